@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "proc/engine_kill.h"
+
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "base/cleanup.h"
+#include "proc/ptrace_op.h"
+#include "proc/remote.h"
+
+enum {
+    STOP_MS = 2000,   /* for the engine to stop */
+    LET_GO_MS = 2000, /* for a tracee of the engine to stop */
+};
+
+struct engine {
+    pid_t pid;
+    const struct gpucr_pids *targets;
+    pid_t tracer_tid; /* the thread of it that traces, when it is known and seized */
+    uint64_t syscall_address;
+};
+
+/* ptrace(request, tid, 0, 0), made by the engine; the result in the kernel's way. */
+static int engine_ptrace(const struct engine *engine, enum __ptrace_request request, pid_t tid,
+                         int64_t *ret, struct gpucr_error *err)
+{
+    struct gpucr_remote_call call = {.number = SYS_ptrace,
+                                     .args = {(uint64_t)request, (uint64_t)tid}};
+
+    return gpucr_remote_run(engine->pid, engine->tracer_tid, engine->syscall_address, &call, ret,
+                            err);
+}
+
+static int seize_engine(struct engine *engine, pid_t tracer_tid, struct gpucr_error *err)
+{
+    struct gpucr_proc_stat stat;
+    int status = 0;
+
+    if (gpucr_task_stat_read(engine->pid, tracer_tid, &stat, NULL))
+        return gpucr_error_set(err, GPUCR_ERR_BUSY, "process %d, not the engine, is the tracer",
+                               tracer_tid);
+    int rc = gpucr_ptrace_seize(engine->pid, tracer_tid, 0, err);
+    if (rc)
+        return rc;
+    if (ptrace(PTRACE_INTERRUPT, tracer_tid, NULL, NULL))
+        return gpucr_error_errno(err, errno, "cannot interrupt thread %d", tracer_tid);
+    do {
+        rc =
+            gpucr_ptrace_wait(engine->pid, tracer_tid, gpucr_deadline_in_ms(STOP_MS), &status, err);
+        /* A signal on its way to the engine: it is about to be killed and needs none. */
+        if (!rc && gpucr_ptrace_event(status) != PTRACE_EVENT_STOP)
+            (void)ptrace(PTRACE_CONT, tracer_tid, NULL, NULL);
+    } while (!rc && gpucr_ptrace_event(status) != PTRACE_EVENT_STOP);
+    if (!rc)
+        rc = gpucr_remote_find(engine->pid, &engine->syscall_address, err);
+    if (!rc)
+        engine->tracer_tid = tracer_tid;
+    return rc;
+}
+
+/*
+ * PTRACE_DETACH sets the signal that a stopped tracee goes on with, here none. It
+ * fails with ESRCH for a tracee that runs; that one is interrupted first.
+ */
+static int let_go(const struct engine *engine, pid_t pid, pid_t tid, struct gpucr_error *err)
+{
+    struct gpucr_deadline deadline = gpucr_deadline_in_ms(LET_GO_MS);
+    bool interrupted = false;
+
+    for (;;) {
+        int64_t result = 0;
+        int rc = engine_ptrace(engine, PTRACE_DETACH, tid, &result, err);
+        if (rc || !result || gpucr_task_ended(pid, tid))
+            return rc;
+        if (!interrupted)
+            rc = engine_ptrace(engine, PTRACE_INTERRUPT, tid, &result, err);
+        interrupted = true;
+        if (!rc && gpucr_deadline_passed(deadline))
+            rc = gpucr_error_set(err, GPUCR_ERR_TIMEOUT,
+                                 "thread %d of process %d does not stop for the engine", tid, pid);
+        if (rc)
+            return rc;
+        gpucr_sleep_us(100);
+    }
+}
+
+static int let_go_of_process(struct engine *engine, pid_t pid, struct gpucr_error *err)
+{
+    GPUCR_CLEANUP(gpucr_pids_done) struct gpucr_pids tids = {0};
+    struct gpucr_proc_status status;
+    int rc = gpucr_task_list(pid, &tids, err);
+
+    if (rc == GPUCR_ERR_NOT_FOUND)
+        return 0;
+    for (size_t i = 0; !rc && i < tids.count; i++) {
+        if (gpucr_proc_status_read(tids.ids[i], &status, NULL) || !status.tracer_pid)
+            continue;
+        if (!engine->tracer_tid)
+            rc = seize_engine(engine, status.tracer_pid, err);
+        /* Once more: it may have let go by itself before it was stopped. */
+        if (!rc && !gpucr_proc_status_read(tids.ids[i], &status, NULL) &&
+            status.tracer_pid == engine->tracer_tid)
+            rc = let_go(engine, pid, tids.ids[i], err);
+    }
+    return rc;
+}
+
+static int engine_call(void *arg, struct gpucr_error *err)
+{
+    struct engine *engine = arg;
+    int rc = 0;
+
+    for (size_t i = 0; !rc && i < engine->targets->count; i++)
+        rc = let_go_of_process(engine, engine->targets->ids[i], err);
+    /*
+     * It must do nothing between our trap and its end, and must not die while we trace
+     * it: its exit would be reported to us. SIGSTOP is taken before the next instruction.
+     */
+    if (engine->tracer_tid) {
+        (void)kill(engine->pid, SIGSTOP);
+        gpucr_ptrace_detach(engine->tracer_tid);
+    }
+    if (kill(engine->pid, SIGKILL) && !rc && errno != ESRCH)
+        rc = gpucr_error_errno(err, errno, "cannot end process %d", engine->pid);
+    return rc;
+}
+
+int gpucr_engine_kill(struct gpucr_tracer *tracer, pid_t engine_pid,
+                      const struct gpucr_pids *targets, struct gpucr_error *err)
+{
+    struct engine engine = {.pid = engine_pid, .targets = targets};
+    int rc = gpucr_tracer_call(tracer, engine_call, &engine, err);
+
+    if (rc)
+        return gpucr_error_wrap(err, rc, "the engine was ended by force");
+    return 0;
+}
