@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "job/pids_free.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+
+enum { DEFAULT_IDLE_MS = 120000, POLL_US = 5000 };
+
+static bool is_taken(pid_t id)
+{
+    char path[32];
+
+    /* Works for thread ids too, though they do not show in a listing of /proc. */
+    (void)snprintf(path, sizeof(path), "/proc/%d", id);
+    return access(path, F_OK) == 0;
+}
+
+static int describe(pid_t id, struct gpucr_error *err)
+{
+    struct gpucr_proc_stat stat;
+    struct gpucr_proc_stat parent;
+    int rc;
+
+    if (gpucr_proc_stat_read(id, &stat, NULL) < 0)
+        return gpucr_error_set(err, GPUCR_ERR_EXISTS, "process id %d is taken", id);
+    if (stat.state != 'Z')
+        rc = gpucr_error_set(err, GPUCR_ERR_EXISTS,
+                             "process id %d is taken by process %d (%s); end it, or restore with "
+                             "--pid-namespace",
+                             id, stat.pid, stat.comm);
+    else if (gpucr_proc_stat_read(stat.parent_pid, &parent, NULL) == 0)
+        rc = gpucr_error_set(err, GPUCR_ERR_EXISTS,
+                             "process id %d still belongs to the ended process (%s), which its "
+                             "parent %d (%s) has not reaped",
+                             id, stat.comm, stat.parent_pid, parent.comm);
+    else
+        rc = gpucr_error_set(err, GPUCR_ERR_EXISTS,
+                             "process id %d still belongs to an ended process that nobody has "
+                             "reaped",
+                             id);
+    if (err)
+        (void)gpucr_copy_text(err->finding, sizeof(err->finding), "pid-taken");
+    return gpucr_error_pid(err, rc, id);
+}
+
+static int wait_free(pid_t id, struct gpucr_deadline deadline, struct gpucr_error *err)
+{
+    while (is_taken(id)) {
+        if (gpucr_deadline_passed(deadline))
+            return describe(id, err);
+        gpucr_sleep_us(POLL_US);
+    }
+    return 0;
+}
+
+int gpucr_pids_wait_free(const struct gpucr_manifest *manifest, uint64_t timeout_ms,
+                         struct gpucr_error *err)
+{
+    struct gpucr_deadline deadline = gpucr_deadline_in_ms(timeout_ms);
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < manifest->process_count; i++) {
+        const struct gpucr_manifest_process *p = &manifest->processes[i];
+
+        rc = wait_free(p->pid, deadline, err);
+        for (size_t k = 0; rc == 0 && k < p->thread_count; k++)
+            rc = wait_free(p->threads[k], deadline, err);
+    }
+    return rc;
+}
+
+struct gpucr_engine_options gpucr_engine_options_of(const struct gpucr_job_options *o)
+{
+    return (struct gpucr_engine_options){
+        .shell_job = o->shell_job,
+        .tcp_established = o->tcp_established,
+        .file_locks = o->file_locks,
+        .link_remap = o->link_remap,
+        .ext_unix_sk = o->ext_unix_sk,
+        .ghost_limit_bytes = o->ghost_limit_bytes,
+        .extra = o->criu_options,
+        .extra_count = o->criu_option_count,
+        .idle_timeout_ms = o->engine_timeout_ms ? o->engine_timeout_ms : DEFAULT_IDLE_MS,
+    };
+}
+
+static bool is_set(const struct gpucr_manifest *manifest, const char *name)
+{
+    return gpucr_manifest_option(manifest, name) != NULL;
+}
+
+void gpucr_restore_options(const struct gpucr_manifest *manifest,
+                           struct gpucr_engine_options *options)
+{
+    options->shell_job |= is_set(manifest, "shell-job");
+    options->tcp_established |= is_set(manifest, "tcp-established");
+    options->file_locks |= is_set(manifest, "file-locks");
+    options->link_remap |= is_set(manifest, "link-remap");
+    options->ext_unix_sk |= is_set(manifest, "ext-unix-sk");
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/**
+ * @file pids_free.h
+ * Pids and thread ids of an image that have to be free before CRIU starts.
+ */
+#ifndef GPUCR_JOB_PIDS_FREE_H
+#define GPUCR_JOB_PIDS_FREE_H
+
+#include "engine/engine.h"
+#include "image/manifest.h"
+
+/**
+ * Wait until every pid and tid of the image is free; after a kill that takes until
+ * the parent has reaped it. GPUCR_ERR_EXISTS names who has it, and for a zombie the
+ * parent that does not reap it.
+ */
+int gpucr_pids_wait_free(const struct gpucr_manifest *manifest, uint64_t timeout_ms,
+                         struct gpucr_error *err);
+
+/** The engine's options from the caller's. */
+struct gpucr_engine_options gpucr_engine_options_of(const struct gpucr_job_options *options);
+
+/** Options that the checkpoint was taken with and that its restore needs as well. */
+void gpucr_restore_options(const struct gpucr_manifest *manifest,
+                           struct gpucr_engine_options *options);
+
+#endif
