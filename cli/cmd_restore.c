@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cli.h"
+
+int cli_cmd_restore(struct cli_options *options)
+{
+    return cli_run_job(options, gpucr_restore);
+}
