@@ -144,8 +144,7 @@ static int name_full_disk(struct checkpoint *c, int rc, struct gpucr_error *err)
 {
     uint64_t free_bytes = 0;
 
-    if (rc != GPUCR_ERR_ENGINE ||
-        gpucr_image_writer_free_bytes(c->writer, &free_bytes, NULL) < 0 ||
+    if (rc != GPUCR_ERR_ENGINE || gpucr_image_writer_free_bytes(c->writer, &free_bytes, NULL) < 0 ||
         free_bytes >= FULL_DISK_BYTES)
         return rc;
     if (err)

@@ -8,6 +8,7 @@
 #include "gpu/discover.h"
 #include "job/job.h"
 #include "job/record.h"
+#include "proc/cgroup.h"
 
 /*
  * For machines with hundreds of processes: one stat and, for those with enough
@@ -29,7 +30,17 @@ struct list {
     struct gpucr_job job;
     struct gpucr_pids pids;
     struct candidate *candidates;
+    struct gpucr_cgroups cgroups;
 };
+
+/* A stopped or frozen process answers no driver call. */
+static bool can_answer(const struct list *list, const struct gpucr_proc_stat *stat)
+{
+    char folder[GPUCR_CGROUP_PATH_BYTES];
+
+    return stat->state != 'T' && stat->state != 't' &&
+           gpucr_cgroup_frozen(&list->cgroups, stat->pid, folder) != 1;
+}
 
 static bool holds_device(const struct list *list, pid_t pid)
 {
@@ -50,8 +61,7 @@ static void look_at(void *arg, size_t i)
         gpucr_proc_stat_read(list->pids.ids[i], &c->stat, NULL) < 0)
         return;
     c->is_cuda = gpucr_evidence_quick(c->stat.pid, c->stat.thread_count) > 0;
-    /* A stopped process answers no driver call. */
-    if (c->is_cuda && driver && c->stat.state != 'T' && c->stat.state != 't') {
+    if (c->is_cuda && driver && can_answer(list, &c->stat)) {
         c->answered = driver->ops->get_state(driver, c->stat.pid, &c->state, NULL) == 0;
         c->is_cuda = c->answered;
     }
@@ -117,6 +127,8 @@ static int list_all(struct list *list, struct gpucr_error *err)
     size_t cpus = gpucr_cpu_count();
     int rc = list_pids(list, err);
 
+    if (rc == 0)
+        rc = gpucr_cgroups_open(&list->cgroups, err);
     if (rc < 0)
         return rc;
     list->candidates = calloc(list->pids.count ? list->pids.count : 1, sizeof(*list->candidates));
@@ -153,6 +165,7 @@ int gpucr_list(const struct gpucr_job_options *options, struct gpucr_result *res
         (void)gpucr_record_walk(options, apply_record, &list.job, NULL);
     }
     free(list.candidates);
+    gpucr_cgroups_done(&list.cgroups);
     gpucr_pids_done(&list.pids);
     gpucr_job_close_after_look(&list.job, rc);
     return rc;

@@ -143,9 +143,10 @@ static int fill_options(const struct gpucr_job *job, struct gpucr_manifest *m,
     if (rc == 0 && o->ghost_limit_bytes)
         rc = gpucr_manifest_add_option(m, "ghost-limit", text, err);
     for (size_t i = 0; rc == 0 && i < o->criu_option_count; i++) {
-        char name[64];
+        char name[GPUCR_MANIFEST_TEXT_BYTES];
 
-        (void)snprintf(name, sizeof(name), "criu:%.50s", o->criu_options[i].name);
+        /* One that is too long for the manifest is an error there, never cut. */
+        (void)snprintf(name, sizeof(name), "criu:%s", o->criu_options[i].name);
         rc = gpucr_manifest_add_option(
             m, name, o->criu_options[i].value ? o->criu_options[i].value : "", err);
     }
@@ -166,7 +167,7 @@ int gpucr_manifest_fill(const struct gpucr_job *job, const struct gpucr_engine *
     rc = fill_processes(job, ret, err);
     if (rc == 0)
         rc = fill_options(job, ret, err);
-    return rc;
+    return rc == 0 ? gpucr_manifest_check_facts(ret, err) : rc;
 }
 
 void gpucr_manifest_fill_phases(const struct gpucr_result *result, struct gpucr_manifest *manifest)

@@ -9,6 +9,8 @@
 #include "base/fd.h"
 #include "base/text.h"
 #include "job/preflight.h"
+#include "job/record.h"
+#include "proc/cgroup.h"
 
 static int check_traced(struct gpucr_job *job, const struct gpucr_process_result *p,
                         const struct gpucr_proc_status *status, struct gpucr_error *err)
@@ -162,10 +164,51 @@ static int check_memory(struct gpucr_job *job, struct gpucr_error *err)
                                (unsigned long long)(available_kib >> 10));
 }
 
+static int check_record(struct gpucr_job *job, struct gpucr_error *err)
+{
+    const struct gpucr_process_result *root = gpucr_job_process(job, job->options->pid);
+    struct gpucr_record record = {0};
+    int found = gpucr_record_read(job->options, job->options->pid, &record, err);
+    bool ours = found == 1 && root && record.count > 0 &&
+                record.processes[0].start_ticks == root->start_ticks;
+
+    gpucr_record_done(&record);
+    if (found < 0 || !ours)
+        return found < 0 ? found : 0;
+    return gpucr_preflight_add(job, GPUCR_FINDING_ALREADY_SUSPENDED, root->pid, err,
+                               "process %d (%s) and its tree are suspended already", root->pid,
+                               root->name);
+}
+
+/* A frozen process answers no driver call and takes no stop before it is thawed. */
+static int check_frozen(struct gpucr_job *job, struct gpucr_error *err)
+{
+    char folder[GPUCR_CGROUP_PATH_BYTES];
+    struct gpucr_cgroups cgroups = {0};
+    int rc = gpucr_cgroups_open(&cgroups, err);
+
+    for (size_t i = 0; rc == 0 && i < job->result->process_count; i++) {
+        const struct gpucr_process_result *p = &job->result->processes[i];
+
+        if (gpucr_cgroup_frozen(&cgroups, p->pid, folder) != 1)
+            continue;
+        rc = gpucr_preflight_add(job, GPUCR_FINDING_FROZEN, p->pid, err,
+                                 "process %d (%s) is in the frozen cgroup %.400s", p->pid, p->name,
+                                 folder);
+    }
+    gpucr_cgroups_done(&cgroups);
+    return rc;
+}
+
 int gpucr_preflight_processes(struct gpucr_job *job, struct gpucr_error *err)
 {
     int rc = 0;
 
+    if (job->operation != GPUCR_OPERATION_RESUME) {
+        rc = check_record(job, err);
+        if (rc == 0)
+            rc = check_frozen(job, err);
+    }
     for (size_t i = 0; rc == 0 && i < job->result->process_count; i++)
         rc = check_process(job, &job->result->processes[i], err);
     return gpucr_error_stage(err, rc, GPUCR_STAGE_PREFLIGHT);

@@ -81,9 +81,24 @@ def thread_states(pid):
     return states
 
 
+def frozen_cgroup(pid):
+    """The frozen cgroup v2 of ours in which a process sits, or None."""
+    try:
+        with open(f"/proc/{pid}/cgroup", encoding="utf-8") as f:
+            path = re.search(r"^0::(\S*/gpucr-\S+)$", f.read(), re.M)
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    for mount in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
+        events = path and f"{mount}{path.group(1)}/cgroup.events"
+        if events and os.path.exists(events) and "frozen 1" in open(events, encoding="ascii").read():
+            return mount + path.group(1)
+    return None
+
+
 def all_stopped(pid):
+    """No thread of it can run: all are T, or it is frozen."""
     states = thread_states(pid)
-    return states != "" and set(states) <= {"T"}
+    return states != "" and (set(states) <= {"T"} or frozen_cgroup(pid) is not None)
 
 
 def tracer_of(pid):
