@@ -119,7 +119,10 @@ uint64_t sim_start_time(int pid)
     char path[64], text[1024];
     const char *at;
 
-    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    if (pid)
+        snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    else
+        snprintf(path, sizeof(path), "/proc/self/stat");
     if (sim_read_file(path, text, sizeof(text)) <= 0)
         return 0;
     /* The name may hold spaces and parentheses: fields are counted from the last one. */

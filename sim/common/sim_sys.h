@@ -32,7 +32,8 @@ ssize_t sim_read_file(const char *path, char *buffer, size_t capacity);
 int sim_open_shared(const char *path);
 
 /*
- * The start time of a process in clock ticks, 0 when it is not there or a zombie. Counted by the
+ * The start time of a process (0: of the caller) in clock ticks, 0 when it is not there or a
+ * zombie. Counted by the
  * clock of the machine: CRIU restores into a time namespace, where /proc shows other numbers.
  */
 uint64_t sim_start_time(int pid);

@@ -21,6 +21,8 @@ struct slot {
     int32_t pid; /* in the process's own pid namespace; 0: free */
     uint32_t pidns;
     uint64_t start_time;
+    uint32_t seen_from; /* a pid namespace from which it was seen alive */
+    uint32_t reserved;
     uint64_t bytes[SIM_GPU_MAX];
 };
 
@@ -63,18 +65,34 @@ static int match_foreign(const char *name, void *arg)
     return sim_inner_pid(path) == slot->pid ? (int)pid : 0;
 }
 
+/* Whether /proc counts as we do: in a new pid namespace it may still be that of another one. */
+static bool proc_is_ours(void)
+{
+    char link[16], own[16];
+    ssize_t length = readlink("/proc/self", link, sizeof(link) - 1);
+
+    if (length <= 0)
+        return false;
+    link[length] = '\0';
+    snprintf(own, sizeof(own), "%d", getpid());
+    return strcmp(link, own) == 0;
+}
+
 /* The pid under which the caller sees a slot's process: 0 when dead, -1 when it cannot be seen. */
-static int slot_pid(const struct slot *slot, uint32_t pidns)
+static int slot_pid(struct slot *slot, uint32_t pidns)
 {
     struct foreign foreign = {.slot = slot};
     int pid;
 
-    if (slot->pidns == pidns)
+    if (slot->pidns == pidns && proc_is_ours())
         return sim_same_start(sim_start_time(slot->pid), slot->start_time) ? slot->pid : 0;
     pid = sim_each_entry("/proc", match_foreign, &foreign);
-    if (pid > 0)
+    if (pid > 0) {
+        slot->seen_from = pidns;
         return pid;
-    return pidns == INITIAL_PIDNS_INO ? 0 : -1;
+    }
+    /* Not to be seen is to be dead only for who would see it. */
+    return pidns == INITIAL_PIDNS_INO || slot->seen_from == pidns ? 0 : -1;
 }
 
 /* A holder that somebody stopped must not stop everybody else: patience is limited. */
@@ -133,7 +151,7 @@ static struct slot *own_slot(struct table *table, bool create)
 {
     uint32_t pidns = own_pidns();
     int32_t pid = getpid();
-    uint64_t start_time = sim_start_time(pid);
+    uint64_t start_time = sim_start_time(0);
     uint32_t top = table->slot_top < SLOT_MAX ? table->slot_top : SLOT_MAX;
     struct slot *empty = NULL;
 
@@ -240,7 +258,7 @@ unsigned sim_vram_users(unsigned gpu, struct sim_vram_use *users, unsigned capac
         return 0;
     drop_dead(access.table);
     for (uint32_t i = 0; i < access.table->slot_top && i < SLOT_MAX; i++) {
-        const struct slot *slot = &access.table->slot[i];
+        struct slot *slot = &access.table->slot[i];
         int pid = slot->pid && slot->bytes[gpu] ? slot_pid(slot, pidns) : 0;
 
         if (pid <= 0)

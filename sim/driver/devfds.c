@@ -17,8 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define NODE_CONTROL -1
-#define NODE_UVM     -2
+#define NODE_CONTROL (-1)
+#define NODE_UVM     (-2)
 
 #define WINDOW_BYTES       (64ull << 10)
 #define WINDOW_STRIDE      (128ull << 10)

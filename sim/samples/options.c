@@ -47,6 +47,7 @@ enum option_code {
     OPTION_NVML,
     OPTION_LEFTOVER,
     OPTION_PTX,
+    OPTION_HELP,
 };
 
 static const struct option long_options[] = {
@@ -69,6 +70,7 @@ static const struct option long_options[] = {
     {"nvml", no_argument, NULL, OPTION_NVML},
     {"leftover-fd", required_argument, NULL, OPTION_LEFTOVER},
     {"print-ptx", no_argument, NULL, OPTION_PTX},
+    {"help", no_argument, NULL, OPTION_HELP},
     {NULL, 0, NULL, 0},
 };
 
@@ -195,6 +197,9 @@ static void apply(struct sample_options *options, int code)
     case OPTION_PTX:
         options->print_ptx = true;
         break;
+    case OPTION_HELP:
+        fputs(usage_text, stdout);
+        exit(0);
     default:
         usage(NULL);
     }

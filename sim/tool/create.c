@@ -212,21 +212,25 @@ int tool_print_env(const char *root)
     return 0;
 }
 
+static int fill_root(const struct plan *plan)
+{
+    return make_dir(plan, "dev", 0755) || make_dir(plan, "lib", 0755) ||
+           make_dir(plan, "usr", 0755) || make_dir(plan, "usr/lib", 0755) ||
+           make_dir(plan, "state", 0777) || make_dir(plan, "state/locks", 0777) ||
+           make_nodes(plan) || copy_library(plan, "libcuda.so.1") ||
+           copy_library(plan, "libnvidia-ml.so.1") || make_links(plan) || write_config(plan);
+}
+
 int tool_create(int argc, char **argv)
 {
     struct plan plan = {.gpus = 1, .vram_bytes = 4ull << 30};
+    int result;
 
     plan.keys = calloc((size_t)argc, sizeof(plan.keys[0]));
     if (!plan.keys)
         return tool_error("out of memory");
     find_libs(&plan);
-    if (parse(&plan, argc, argv) || make_root(&plan, argv[0]) || make_dir(&plan, "dev", 0755) ||
-        make_dir(&plan, "lib", 0755) || make_dir(&plan, "usr", 0755) ||
-        make_dir(&plan, "usr/lib", 0755) || make_dir(&plan, "state", 0777) ||
-        make_dir(&plan, "state/locks", 0777) || make_nodes(&plan) ||
-        copy_library(&plan, "libcuda.so.1") || copy_library(&plan, "libnvidia-ml.so.1") ||
-        make_links(&plan) || write_config(&plan))
-        return 1;
+    result = parse(&plan, argc, argv) || make_root(&plan, argv[0]) || fill_root(&plan);
     free(plan.keys);
-    return tool_print_env(plan.root);
+    return result ? 1 : tool_print_env(plan.root);
 }

@@ -97,12 +97,15 @@ static void become(const struct job *job, int status_fd)
 
 static int write_pidfile(const struct job *job, pid_t pid)
 {
-    FILE *file;
+    FILE *file = job->pidfile ? fopen(job->pidfile, "we") : NULL;
+    bool written;
 
     if (!job->pidfile)
         return 0;
-    file = fopen(job->pidfile, "we");
-    if (!file || fprintf(file, "%d\n", pid) < 0 || fclose(file) != 0)
+    written = file && fprintf(file, "%d\n", pid) > 0;
+    if (file && fclose(file) != 0)
+        written = false;
+    if (!written)
         return tool_error("cannot write %s", job->pidfile);
     return 0;
 }

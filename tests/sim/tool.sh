@@ -4,6 +4,7 @@
 set -eu
 tool=$1
 samples=$2
+driver_call=$3
 work=$(mktemp -d)
 pid=
 trap '[ -z "$pid" ] || kill -9 "$pid" 2>/dev/null || true; rm -rf "$work"' EXIT
@@ -48,6 +49,39 @@ done
 grep -q '^verify .* bad=0 ' "$work/log"
 "$tool" show "$work/root" | grep -q '^gpu=1 .* used=0$'
 pid=
+
+# In a pid namespace of its own, with the outer /proc: seen from here under its outer numbers.
+if unshare --pid --fork true 2>/dev/null; then
+    : >"$work/log"
+    "$tool" run "$work/root" --log "$work/log" -- unshare --pid --fork --kill-child \
+        "$samples/counter" --mib 32 >"$work/pid"
+    pid=$(cat "$work/pid")
+    tries=0
+    until grep -q '^ready pid=1 ' "$work/log"; do
+        tries=$((tries + 1))
+        test "$tries" -lt 100
+        sleep 0.1
+    done
+    inner=$(cat "/proc/$pid/task/$pid/children")
+    inner=${inner% }
+    call() {
+        GPUCR_SIM_ROOT=$work/root LD_LIBRARY_PATH=$work/root/lib timeout 60 "$driver_call" "$@"
+    }
+    "$tool" show "$work/root" | grep -q "^gpu=0 pid=$inner bytes="
+    tid=$(call "$inner" gettid | sed -n 's/^tid=\([0-9]*\) .*/\1/p')
+    grep -q '^cuda' "/proc/$inner/task/$tid/comm"
+    call --init "$inner" lock=5000 checkpoint >/dev/null
+    "$tool" show "$work/root" | grep -q '^gpu=0 .* used=0$'
+    call --init "$inner" restore unlock >/dev/null
+    "$tool" show "$work/root" | grep -q "^gpu=0 pid=$inner bytes="
+    kill -USR2 "$inner"
+    until ! [ -d "/proc/$inner" ]; do
+        sleep 0.1
+    done
+    grep -q '^verify .* bad=0 ' "$work/log"
+    "$tool" show "$work/root" | grep -q '^gpu=0 .* used=0$'
+    pid=
+fi
 
 # The exit status comes through, a missing program is named, the faults are listed.
 status=0
