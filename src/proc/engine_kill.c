@@ -12,12 +12,14 @@
 enum {
     STOP_MS = 2000,   /* for the engine to stop */
     LET_GO_MS = 2000, /* for a tracee of the engine to stop */
+    DEPTH_MAX = 64,
 };
 
 struct engine {
     pid_t pid;
     const struct gpucr_pids *targets;
-    pid_t tracer_tid; /* the thread of it that traces, when it is known and seized */
+    pid_t owner;      /* it or its descendant (criu below a container runtime) that traces */
+    pid_t tracer_tid; /* the thread of that one, when it is known and seized */
     uint64_t syscall_address;
 };
 
@@ -28,32 +30,55 @@ static int engine_ptrace(const struct engine *engine, enum __ptrace_request requ
     struct gpucr_remote_call call = {.number = SYS_ptrace,
                                      .args = {(uint64_t)request, (uint64_t)tid}};
 
-    return gpucr_remote_run(engine->pid, engine->tracer_tid, engine->syscall_address, &call, ret,
-                            err);
+    call.address = engine->syscall_address;
+    return gpucr_remote_syscall(engine->owner, engine->tracer_tid, &call, ret, err);
+}
+
+/* The process of a tracer thread, if it is the engine or one of its descendants; else 0. */
+static pid_t owner_of(pid_t engine_pid, pid_t tracer_tid)
+{
+    struct gpucr_proc_stat stat;
+    pid_t at = tracer_tid;
+
+    if (!gpucr_task_stat_read(engine_pid, tracer_tid, &stat, NULL))
+        return engine_pid;
+    for (int depth = 0; depth < DEPTH_MAX && at > 1; depth++) {
+        if (gpucr_proc_stat_read(at, &stat, NULL))
+            return 0;
+        at = stat.parent_pid;
+        if (at == engine_pid)
+            return tracer_tid;
+    }
+    return 0;
+}
+
+static int stop_engine(struct engine *engine, pid_t tracer_tid, struct gpucr_error *err)
+{
+    int status = 0;
+
+    if (ptrace(PTRACE_INTERRUPT, tracer_tid, NULL, NULL))
+        return gpucr_error_errno(err, errno, "cannot interrupt thread %d", tracer_tid);
+    for (;;) {
+        int rc = gpucr_ptrace_wait(engine->owner, tracer_tid, gpucr_deadline_in_ms(STOP_MS),
+                                   &status, err);
+        if (rc || gpucr_ptrace_event(status) == PTRACE_EVENT_STOP)
+            return rc;
+        /* A signal on its way to the engine: it is about to be killed and needs none. */
+        (void)ptrace(PTRACE_CONT, tracer_tid, NULL, NULL);
+    }
 }
 
 static int seize_engine(struct engine *engine, pid_t tracer_tid, struct gpucr_error *err)
 {
-    struct gpucr_proc_stat stat;
-    int status = 0;
-
-    if (gpucr_task_stat_read(engine->pid, tracer_tid, &stat, NULL))
+    engine->owner = owner_of(engine->pid, tracer_tid);
+    if (!engine->owner)
         return gpucr_error_set(err, GPUCR_ERR_BUSY, "process %d, not the engine, is the tracer",
                                tracer_tid);
-    int rc = gpucr_ptrace_seize(engine->pid, tracer_tid, 0, err);
-    if (rc)
-        return rc;
-    if (ptrace(PTRACE_INTERRUPT, tracer_tid, NULL, NULL))
-        return gpucr_error_errno(err, errno, "cannot interrupt thread %d", tracer_tid);
-    do {
-        rc =
-            gpucr_ptrace_wait(engine->pid, tracer_tid, gpucr_deadline_in_ms(STOP_MS), &status, err);
-        /* A signal on its way to the engine: it is about to be killed and needs none. */
-        if (!rc && gpucr_ptrace_event(status) != PTRACE_EVENT_STOP)
-            (void)ptrace(PTRACE_CONT, tracer_tid, NULL, NULL);
-    } while (!rc && gpucr_ptrace_event(status) != PTRACE_EVENT_STOP);
+    int rc = gpucr_ptrace_seize(engine->owner, tracer_tid, 0, err);
     if (!rc)
-        rc = gpucr_remote_find(engine->pid, &engine->syscall_address, err);
+        rc = stop_engine(engine, tracer_tid, err);
+    if (!rc)
+        rc = gpucr_remote_find(engine->owner, &engine->syscall_address, err);
     if (!rc)
         engine->tracer_tid = tracer_tid;
     return rc;
@@ -118,9 +143,11 @@ static int engine_call(void *arg, struct gpucr_error *err)
      * it: its exit would be reported to us. SIGSTOP is taken before the next instruction.
      */
     if (engine->tracer_tid) {
-        (void)kill(engine->pid, SIGSTOP);
+        (void)kill(engine->owner, SIGSTOP);
         gpucr_ptrace_detach(engine->tracer_tid);
     }
+    if (engine->owner && engine->owner != engine->pid)
+        (void)kill(engine->owner, SIGKILL);
     if (kill(engine->pid, SIGKILL) && !rc && errno != ESRCH)
         rc = gpucr_error_errno(err, errno, "cannot end process %d", engine->pid);
     return rc;

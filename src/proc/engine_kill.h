@@ -15,8 +15,9 @@
 #include "proc/tracer.h"
 
 /**
- * SIGKILL to @p engine_pid, after it has let go of the threads of @p targets. It is
- * killed in any case; an error says that it could not be made to let go first (it
+ * SIGKILL to @p engine_pid, after it or the descendant of it that traces (criu below
+ * a container runtime; it is killed too) has let go of the threads of @p targets. It
+ * is killed in any case; an error says that it could not be made to let go first (it
  * sits in the kernel uninterruptibly, or somebody else traces it). Its exit is left
  * to its parent. The targets are to be repaired next (snapshot.h).
  */

@@ -256,7 +256,7 @@ static int continue_all(struct gpucr_hold *hold, struct gpucr_error *err)
     GPUCR_AUTO_FREE uint64_t *switches = calloc(hold->count + 1, sizeof(*switches));
     int first = 0;
 
-    for (size_t i = hold->count; i-- > 0;) {
+    for (size_t i = hold->count; i-- > 0;) { /* children first: no parent sees a stopped child */
         struct gpucr_held *held = &hold->items[i];
         struct gpucr_error one = GPUCR_ERROR_INIT;
         int rc;
@@ -286,17 +286,13 @@ int gpucr_hold_release(struct gpucr_hold *hold, struct gpucr_error *err)
 {
     struct gpucr_error one = GPUCR_ERROR_INIT;
     int first = 0;
-    int rc;
 
     if (hold->released)
         return 0;
     keep_first(&first, gpucr_hold_thaw(hold, &one), &one, err);
-    rc = continue_all(hold, &one);
-    if (rc < 0 && first == 0) {
-        first = rc;
-        if (err)
-            *err = one;
-    }
+    if (first < 0) /* better running too early than frozen for ever */
+        (void)gpucr_hold_open_cgroups(hold, NULL);
+    keep_first(&first, continue_all(hold, &one), &one, err);
     hold->released = first == 0;
     return first;
 }

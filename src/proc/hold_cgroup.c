@@ -428,6 +428,17 @@ static int remove_all(const struct gpucr_hold *hold, struct gpucr_error *err)
     return first;
 }
 
+int gpucr_hold_open_cgroups(struct gpucr_hold *hold, struct gpucr_error *err)
+{
+    struct gpucr_error one = GPUCR_ERROR_INIT;
+    int first = unfreeze_all(hold, err);
+
+    keep_first(&first, remove_all(hold, &one), &one, err);
+    if (first == 0)
+        gpucr_hold_forget_cgroups(hold);
+    return first;
+}
+
 /* ---- thaw ---- */
 
 static bool is_stopped(pid_t pid)
@@ -575,7 +586,7 @@ static int freeze_hold(struct gpucr_hold *hold, struct gpucr_error *err)
     if (rc == 0)
         rc = leave_stop(hold, err);
     if (rc == 0)
-        rc = gpucr_fault("hold-frozen", err);
+        rc = gpucr_fault("hold.frozen", err);
     return rc;
 }
 

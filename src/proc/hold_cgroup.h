@@ -14,6 +14,9 @@ int gpucr_hold_find_cgroups(struct gpucr_hold *hold, struct gpucr_error *err);
 /** Is @p pid in one of the hold's cgroups, and this one frozen? */
 bool gpucr_hold_is_frozen(const struct gpucr_hold *hold, pid_t pid);
 
+/** Thaw and remove the cgroups without stopping anything first: what is held may run. */
+int gpucr_hold_open_cgroups(struct gpucr_hold *hold, struct gpucr_error *err);
+
 /** Release the list of cgroups; the cgroups stay. */
 void gpucr_hold_forget_cgroups(struct gpucr_hold *hold);
 

@@ -203,8 +203,9 @@ static int run_call(pid_t pid, pid_t tid, const struct user_regs_struct *regs, i
     return rc;
 }
 
-int gpucr_remote_run(pid_t pid, pid_t tid, uint64_t address, const struct gpucr_remote_call *call,
-                     int64_t *ret, struct gpucr_error *err)
+/* With call->address set. */
+static int run_at(pid_t pid, pid_t tid, const struct gpucr_remote_call *call, int64_t *ret,
+                  struct gpucr_error *err)
 {
     struct user_regs_struct saved, regs;
     struct gpucr_rseq rseq;
@@ -220,7 +221,7 @@ int gpucr_remote_run(pid_t pid, pid_t tid, uint64_t address, const struct gpucr_
         return rc;
     gpucr_rseq_get(tid, &rseq);
     regs = saved;
-    regs.rip = address;
+    regs.rip = call->address;
     regs.rax = (uint64_t)call->number;
     regs.orig_rax = UINT64_MAX; /* not in a system call: no restart of the one we came upon */
     regs.rdi = call->args[0];
@@ -244,11 +245,11 @@ int gpucr_remote_run(pid_t pid, pid_t tid, uint64_t address, const struct gpucr_
 int gpucr_remote_syscall(pid_t pid, pid_t tid, const struct gpucr_remote_call *call, int64_t *ret,
                          struct gpucr_error *err)
 {
-    uint64_t address = 0;
-    int rc = gpucr_remote_find(pid, &address, err);
+    struct gpucr_remote_call found = *call;
+    int rc = found.address ? 0 : gpucr_remote_find(tid, &found.address, err);
 
     if (!rc)
-        rc = gpucr_remote_run(pid, tid, address, call, ret, err);
+        rc = run_at(pid, tid, &found, ret, err);
     if (rc)
         return gpucr_error_wrap(err, rc, "cannot run a system call in process %d", pid);
     return 0;

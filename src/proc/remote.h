@@ -21,6 +21,7 @@
 struct gpucr_remote_call {
     long number;
     uint64_t args[6];
+    uint64_t address; /* of a `syscall` instruction; 0: find one */
 };
 
 /** Run the call; its raw result (negative errno in the kernel's way) goes to @p ret. */
@@ -28,11 +29,9 @@ int gpucr_remote_syscall(pid_t pid, pid_t tid, const struct gpucr_remote_call *c
                          struct gpucr_error *err);
 
 /**
- * The two halves of gpucr_remote_syscall(), for many calls in one process: the
- * address of a `syscall` instruction stays valid as long as the process is stopped.
+ * For many calls in one process: an address that stays valid as long as it is stopped.
+ * @p pid may be any live thread of it; a leader that has ended has no memory any more.
  */
 int gpucr_remote_find(pid_t pid, uint64_t *ret_address, struct gpucr_error *err);
-int gpucr_remote_run(pid_t pid, pid_t tid, uint64_t address, const struct gpucr_remote_call *call,
-                     int64_t *ret, struct gpucr_error *err);
 
 #endif

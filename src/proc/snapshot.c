@@ -181,7 +181,7 @@ static bool holds_code(const struct gpucr_mapping *map)
     return map->executable && !map->shared && strcmp(map->path, "[vsyscall]") != 0;
 }
 
-static int read_code(struct gpucr_snapshot *snapshot, struct gpucr_error *err)
+static int read_code(pid_t alive, struct gpucr_snapshot *snapshot, struct gpucr_error *err)
 {
     size_t count = 0;
     GPUCR_AUTO_FD int fd = -1;
@@ -193,7 +193,7 @@ static int read_code(struct gpucr_snapshot *snapshot, struct gpucr_error *err)
     snapshot->codes = calloc(count ? count : 1, sizeof(snapshot->codes[0]));
     if (!snapshot->codes)
         return gpucr_error_no_memory(err);
-    int rc = gpucr_snapshot_memory_open(snapshot->pid, &fd, err);
+    int rc = gpucr_snapshot_memory_open(alive, &fd, err);
     for (size_t i = 0; !rc && i < snapshot->maps.count && snapshot->code_count < count; i++) {
         const struct gpucr_mapping *map = &snapshot->maps.items[i];
         struct gpucr_snapshot_code *code = &snapshot->codes[snapshot->code_count];
@@ -218,6 +218,8 @@ static int read_all(const struct gpucr_pids *tids, struct gpucr_snapshot *snapsh
 {
     struct gpucr_proc_stat stat;
     pid_t pid = snapshot->pid;
+    /* The leader may be a zombie, without memory and descriptors; all threads share them. */
+    pid_t alive = tids->ids[0];
     int rc = gpucr_proc_stat_read(pid, &stat, err);
 
     if (!rc)
@@ -225,14 +227,13 @@ static int read_all(const struct gpucr_pids *tids, struct gpucr_snapshot *snapsh
     if (!rc)
         rc = read_threads(tids, snapshot, err);
     if (!rc)
-        rc = gpucr_maps_read(pid, &snapshot->maps, err);
+        rc = gpucr_maps_read(alive, &snapshot->maps, err);
     if (!rc)
-        rc = read_code(snapshot, err);
-    /* The leader may be a zombie without descriptors; all threads share one table. */
+        rc = read_code(alive, snapshot, err);
     if (!rc)
-        rc = gpucr_snapshot_fds_read(pid, tids->ids[0], &snapshot->fds, err);
+        rc = gpucr_snapshot_fds_read(pid, alive, &snapshot->fds, err);
     if (!rc)
-        rc = gpucr_snapshot_umask_read(tids->ids[0], &snapshot->umask, err);
+        rc = gpucr_snapshot_umask_read(alive, &snapshot->umask, err);
     return rc;
 }
 

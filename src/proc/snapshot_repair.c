@@ -38,19 +38,26 @@ static int cannot(const struct repair *repair, struct gpucr_error *err, const ch
     return gpucr_error_pid(err, rc, repair->snapshot->pid);
 }
 
-/* A call in the target by the first thread, which has its own registers again by then. */
+/* The leader may be a zombie, without memory and descriptors; all threads share them. */
+static pid_t alive(const struct repair *repair)
+{
+    return repair->tids.ids[0];
+}
+
+/* A call in the target by a thread that has its own registers again by then. */
 static int remote(struct repair *repair, const struct gpucr_remote_call *call, const char *what,
                   struct gpucr_error *err)
 {
     pid_t pid = repair->snapshot->pid;
+    struct gpucr_remote_call at = *call;
     int64_t result = 0;
     int rc = 0;
 
     if (!repair->syscall_address)
-        rc = gpucr_remote_find(pid, &repair->syscall_address, err);
+        rc = gpucr_remote_find(alive(repair), &repair->syscall_address, err);
+    at.address = repair->syscall_address;
     if (!rc)
-        rc =
-            gpucr_remote_run(pid, repair->tids.ids[0], repair->syscall_address, call, &result, err);
+        rc = gpucr_remote_syscall(pid, alive(repair), &at, &result, err);
     if (!rc && result < 0 && result > -4096)
         rc = gpucr_error_errno(err, (int)-result, "%s in process %d failed", what, pid);
     return rc;
@@ -61,7 +68,7 @@ static int remote(struct repair *repair, const struct gpucr_remote_call *call, c
 static int repair_code(struct repair *repair, struct gpucr_error *err)
 {
     GPUCR_AUTO_FD int fd = -1;
-    int rc = gpucr_snapshot_memory_open(repair->snapshot->pid, &fd, err);
+    int rc = gpucr_snapshot_memory_open(alive(repair), &fd, err);
 
     for (size_t i = 0; !rc && i < repair->snapshot->code_count; i++) {
         const struct gpucr_snapshot_code *code = &repair->snapshot->codes[i];
@@ -190,7 +197,7 @@ static int repair_map(void *arg, const struct gpucr_map_change *change, struct g
 static int repair_maps(struct repair *repair, struct gpucr_error *err)
 {
     GPUCR_CLEANUP(gpucr_maps_done) struct gpucr_maps now = {0};
-    int rc = gpucr_maps_read(repair->snapshot->pid, &now, err);
+    int rc = gpucr_maps_read(alive(repair), &now, err);
 
     if (rc)
         return rc;
@@ -233,7 +240,7 @@ static int repair_fds(struct repair *repair, struct gpucr_error *err)
     GPUCR_CLEANUP(gpucr_snapshot_fds_done) struct gpucr_snapshot_fds now = {0};
     const struct gpucr_snapshot_fds *before = &repair->snapshot->fds;
     size_t i = 0, j = 0;
-    int rc = gpucr_snapshot_fds_read(repair->snapshot->pid, repair->tids.ids[0], &now, err);
+    int rc = gpucr_snapshot_fds_read(repair->snapshot->pid, alive(repair), &now, err);
 
     while (!rc && (i < before->count || j < now.count)) {
         const struct gpucr_snapshot_fd *a = i < before->count ? &before->items[i] : NULL;
@@ -257,7 +264,7 @@ static int repair_umask(struct repair *repair, struct gpucr_error *err)
 {
     struct gpucr_remote_call call = {.number = SYS_umask, .args = {repair->snapshot->umask}};
     uint64_t now = 0;
-    int rc = gpucr_snapshot_umask_read(repair->tids.ids[0], &now, err);
+    int rc = gpucr_snapshot_umask_read(alive(repair), &now, err);
 
     if (rc || now == repair->snapshot->umask)
         return rc;

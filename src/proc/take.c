@@ -696,7 +696,7 @@ int gpucr_hold_take(pid_t root, bool single, struct gpucr_deadline deadline,
     if (rc == 0) {
         rc = stop_all(&t, err);
         if (rc == 0)
-            rc = gpucr_fault("hold-taken", err);
+            rc = gpucr_fault("hold.taken", err);
         if (rc < 0)
             rc = take_back(&t, rc, err);
     }

@@ -173,6 +173,23 @@ static void on_clone(struct gpucr_window *window, struct window_thread *creator)
     resume(known.tid, 0);
 }
 
+/*
+ * A thread that was seized inside a signal handler gets its old mask back when the
+ * handler returns, and takes the next signal of the process. The mask it has now is its
+ * own; with ours in place again the kernel puts the signal back into the queue
+ * (ptrace_signal(), since 2.6).
+ */
+static void block_again(struct window_thread *thread)
+{
+    uint64_t mask = 0;
+
+    if (gpucr_ptrace_mask_get(thread->tid, &mask, NULL) || mask == thread->window_mask)
+        return;
+    thread->saved_mask = mask;
+    thread->window_mask = blocking_mask(mask);
+    (void)gpucr_ptrace_mask_set(thread->tid, thread->window_mask, NULL);
+}
+
 static void on_stop(struct gpucr_window *window, struct window_thread *thread, int status)
 {
     int sig = WSTOPSIG(status);
@@ -198,6 +215,8 @@ static void on_stop(struct gpucr_window *window, struct window_thread *thread, i
     case 0:
         /* A signal on its way to the thread (a fault of its own, or SIGSTOP). While closing, the
          * trap that was asked for still comes before its next user instruction. */
+        if (blocking_mask(0) & bit(sig))
+            block_again(thread);
         resume(tid, sig);
         break;
     default:

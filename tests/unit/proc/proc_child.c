@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "proc/procfs.h"
+#include "proc/tree.h"
 
 struct child_shared *child_shared;
 
@@ -30,6 +30,9 @@ static size_t started_count;
 int child_group_setup(void **state)
 {
     (void)state;
+    /* Grandchildren whose parents die come to us, so that teardown finds them all. */
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
+        return -1;
     child_shared = mmap(NULL, sizeof(*child_shared), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return child_shared == MAP_FAILED ? -1 : 0;
@@ -42,17 +45,35 @@ int child_reset(void **state)
     return 0;
 }
 
+static void kill_descendants(void)
+{
+    struct gpucr_tree tree;
+
+    if (gpucr_tree_scan(getpid(), &tree, NULL) < 0)
+        return;
+    for (size_t i = 1; i < tree.count; i++)
+        (void)kill(tree.items[i].pid, SIGKILL);
+    gpucr_tree_done(&tree);
+}
+
 int child_teardown(void **state)
 {
+    struct gpucr_deadline deadline = gpucr_deadline_in_ms(PATIENCE_MS);
+    pid_t pid;
+
     (void)state;
-    while (started_count > 0)
-        child_kill(started[started_count - 1]);
-    /* Grandchildren die with their parents, and are reaped by init. */
-    for (size_t i = 0; i < CHILD_COUNTERS; i++) {
-        if (child_shared->pids[i] > 0)
-            (void)kill(child_shared->pids[i], SIGKILL);
+    started_count = 0;
+    for (;;) {
+        kill_descendants();
+        do {
+            pid = waitpid(-1, NULL, WNOHANG);
+        } while (pid > 0);
+        if (pid < 0)
+            return 0;
+        if (gpucr_deadline_passed(deadline))
+            return -1;
+        gpucr_sleep_us(500);
     }
-    return 0;
 }
 
 pid_t child_fork(void)

@@ -163,5 +163,7 @@ int main(int argc, char **argv)
         struct timespec t = {.tv_nsec = 1000000};
         (void)nanosleep(&t, NULL);
         check(0, umask(027) == 027);
+        if (board->leader_ends)
+            pthread_exit(NULL);
     }
 }

@@ -14,6 +14,7 @@ struct target_board {
     _Atomic uint32_t word; /* a futex; change and wake */
     _Atomic uint32_t thread_count;
     _Atomic uint32_t ready;
+    _Atomic uint32_t leader_ends; /* set: the first thread leaves the others alone */
 };
 
 #endif

@@ -403,7 +403,7 @@ static void test_undone_on_failure(void **state)
 
     (void)state;
     copy_counters(before);
-    assert_int_equal(setenv("GPUCR_FAULT", "hold-frozen", 1), 0);
+    assert_int_equal(setenv("GPUCR_FAULT", "hold.frozen", 1), 0);
     assert_int_equal(gpucr_hold_freeze(hold, &err), 0);
     assert_int_equal(unsetenv("GPUCR_FAULT"), 0);
     assert_int_equal(err.code, GPUCR_ERR_INTERNAL);
@@ -416,7 +416,7 @@ static void test_undone_on_failure(void **state)
     release(hold);
     assert_true(child_moves(0));
 
-    assert_int_equal(setenv("GPUCR_FAULT", "hold-taken", 1), 0);
+    assert_int_equal(setenv("GPUCR_FAULT", "hold.taken", 1), 0);
     assert_int_equal(gpucr_hold_take(root, false, gpucr_deadline_in_ms(10000), &hold, &err),
                      GPUCR_ERR_INTERNAL);
     assert_int_equal(unsetenv("GPUCR_FAULT"), 0);

@@ -367,31 +367,35 @@ struct work {
     uint64_t wrong;
 };
 
+static int make_call(struct work *work, pid_t tid, struct gpucr_remote_call call, int64_t *result,
+                     struct gpucr_error *err)
+{
+    work->call_count++;
+    return gpucr_remote_syscall(work->pid, tid, &call, result, err);
+}
+
 static int make_calls(struct work *work, pid_t tid, struct gpucr_error *err)
 {
+    struct gpucr_remote_call call = {
+        .number = SYS_mmap,
+        .args = {0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, UINT64_MAX, 0}};
     uint64_t address = 0;
     int rc = gpucr_remote_find(work->pid, &address, err);
 
     for (int i = 0; !rc && i < 2; i++) {
-        struct gpucr_remote_call call = {.number = SYS_getpid};
-        int64_t result = 0;
-        rc = gpucr_remote_run(work->pid, tid, address, &call, &result, err);
-        work->wrong += result != work->pid;
-        call = (struct gpucr_remote_call){
-            .number = SYS_mmap,
-            .args = {0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, UINT64_MAX, 0}};
+        int64_t pid = 0, map = 0, unmap = 1, close_result = 0;
+        rc = make_call(work, tid, (struct gpucr_remote_call){.number = SYS_getpid}, &pid, err);
+        call.address = address;
         if (!rc)
-            rc = gpucr_remote_syscall(work->pid, tid, &call, &result, err);
-        work->wrong += result <= 0;
-        call = (struct gpucr_remote_call){.number = SYS_munmap, .args = {(uint64_t)result, 8192}};
+            rc = make_call(work, tid, call, &map, err);
         if (!rc)
-            rc = gpucr_remote_run(work->pid, tid, address, &call, &result, err);
-        work->wrong += result != 0;
-        call = (struct gpucr_remote_call){.number = SYS_close, .args = {12345}};
+            rc = make_call(work, tid,
+                           (struct gpucr_remote_call){SYS_munmap, {(uint64_t)map, 8192}, address},
+                           &unmap, err);
         if (!rc)
-            rc = gpucr_remote_run(work->pid, tid, address, &call, &result, err);
-        work->wrong += result != -EBADF;
-        work->call_count += 4;
+            rc = make_call(work, tid, (struct gpucr_remote_call){SYS_close, {12345}, address},
+                           &close_result, err);
+        work->wrong += pid != work->pid || map <= 0 || unmap || close_result != -EBADF;
     }
     return rc;
 }

@@ -95,6 +95,7 @@ static void test_fork_bomb(void **state)
         struct gpucr_hold *hold;
         uint64_t before;
 
+        (void)child_teardown(NULL);
         (void)child_reset(NULL);
         root = child_start(bomb, 0);
         child_await_count(0, 10);
@@ -103,7 +104,6 @@ static void test_fork_bomb(void **state)
         gpucr_sleep_us(10000);
         assert_true(sum_of_counters() == before);
         holding_release(hold);
-        child_kill(root);
     }
 }
 
@@ -246,6 +246,144 @@ static void test_vfork_with_copy(void **state)
     assert_true(child_moves(0));
 }
 
+static void *copy_thread(void *sleep_ms)
+{
+    vfork_with_copy((int)(intptr_t)sleep_ms);
+    return NULL;
+}
+
+static void *short_vfork_thread(void *arg)
+{
+    struct timespec t = {.tv_nsec = 300000000};
+    pid_t pid = vfork();
+
+    if (pid == 0) {
+        (void)syscall(SYS_nanosleep, &t, NULL);
+        (void)syscall(SYS_exit, 0);
+    }
+    (void)waitpid(pid, NULL, 0);
+    return arg;
+}
+
+/*
+ * The same in a second thread, while an ordinary vfork of the first one draws the
+ * attention: the child with the copy is stopped before it is known to be awaited.
+ */
+static void vfork_in_a_thread(int sleep_ms)
+{
+    pthread_t thread;
+
+    (void)pthread_create(&thread, NULL, short_vfork_thread, NULL);
+    (void)usleep(20000);
+    (void)pthread_create(&thread, NULL, copy_thread, (void *)(intptr_t)sleep_ms);
+    child_count(20);
+}
+
+static void test_vfork_noticed_late(void **state)
+{
+    pid_t root = child_start(vfork_in_a_thread, 100);
+    struct gpucr_hold *hold;
+    char line[64];
+
+    (void)state;
+    child_await_flag(2, 1);
+    child_await_count(20, 1);
+    hold = holding_take(root);
+    assert_int_equal(child_shared->flags[3], 1);
+    assert_int_equal(child_state(child_shared->pids[10]), 'T');
+    gpucr_cmdline_read(child_shared->pids[10], line, sizeof(line));
+    assert_string_equal(line, "sleep 60");
+    assert_true(child_rests(0) && child_rests(20));
+    holding_release(hold);
+    assert_true(child_moves(0) && child_moves(20));
+}
+
+/* A child stopped by its owner (30), and a vfork child that takes its time. */
+static void stopped_child_and_vfork(int sleep_ms)
+{
+    if (child_fork() == 0) {
+        child_shared->pids[30] = getpid();
+        (void)raise(SIGSTOP);
+        child_count(30);
+    }
+    while (child_shared->pids[30] == 0)
+        (void)usleep(100);
+    vfork_slowly(sleep_ms);
+}
+
+static void continue_later(int pid)
+{
+    (void)usleep(100000);
+    (void)kill(pid, SIGCONT);
+}
+
+/* The owner continues it while the rest is being stopped: then it runs at the end. */
+static void test_continued_by_owner(void **state)
+{
+    pid_t root = child_start(stopped_child_and_vfork, 400);
+    struct gpucr_hold *hold;
+
+    (void)state;
+    child_await_flag(2, 1);
+    assert_true(child_await_state(child_shared->pids[30], 'T'));
+    (void)child_start(continue_later, child_shared->pids[30]);
+    hold = holding_take(root);
+    assert_true(child_rests(30) && child_rests(1));
+    assert_int_equal(child_state(child_shared->pids[30]), 'T');
+    holding_release(hold);
+    assert_true(child_moves(30) && child_moves(1));
+}
+
+/* What only root may see of processes that changed their user: flags[5] tells how it went. */
+static void vforks_of_nobody(int arg)
+{
+    if (setgid(65534) != 0 || setuid(65534) != 0)
+        _exit(1);
+    vfork_on_and_on(arg);
+}
+
+static void hold_as_nobody(int root)
+{
+    if (setgid(65534) != 0 || setuid(65534) != 0)
+        _exit(1);
+    for (int round = 0; round < 10; round++) {
+        struct gpucr_error err = GPUCR_ERROR_INIT;
+        struct gpucr_hold *hold;
+        uint64_t before;
+
+        child_shared->flags[5] =
+            gpucr_hold_take(root, false, gpucr_deadline_in_ms(HOLDING_MS), &hold, &err);
+        if (child_shared->flags[5] != 0)
+            break;
+        before = child_shared->counters[0];
+        gpucr_sleep_us(3000);
+        if (child_shared->counters[0] != before)
+            child_shared->flags[5] = 1;
+        if (gpucr_hold_release(hold, &err) != 0)
+            child_shared->flags[5] = err.code;
+        gpucr_hold_free(hold);
+        gpucr_sleep_us(2000);
+    }
+    child_shared->flags[6] = 1;
+}
+
+static void test_without_rights(void **state)
+{
+    pid_t root;
+
+    (void)state;
+    if (geteuid() != 0) {
+        print_message("only root can become another user\n");
+        skip();
+    }
+    root = child_start(vforks_of_nobody, 1);
+    child_await_count(0, 5);
+    (void)child_start(hold_as_nobody, root);
+    child_await_flag(6, 1);
+    assert_int_equal(child_shared->flags[5], 0);
+    assert_true(child_moves(0));
+}
+
 static void copies_on_and_on(int arg)
 {
     (void)arg;
@@ -375,6 +513,9 @@ int main(void)
         PROC_TEST(test_vfork_without_end),
         PROC_TEST(test_vfork_with_copy),
         PROC_TEST(test_vforks_with_copies),
+        PROC_TEST(test_vfork_noticed_late),
+        PROC_TEST(test_continued_by_owner),
+        PROC_TEST(test_without_rights),
         PROC_TEST(test_leader_exited),
         PROC_TEST(test_restless_threads),
         PROC_TEST(test_root_ends),

@@ -155,29 +155,36 @@ static int disturb_process(struct disturb *disturb, struct gpucr_pids *tids,
     pid_t tid = tids->ids[0];
     char path[32];
 
-    if (gpucr_maps_read(target->pid, &maps, err))
+    if (gpucr_maps_read(tid, &maps, err))
         return -1;
     const struct gpucr_mapping *text = find_mapping(&maps, "rx"), *hidden = NULL;
     hidden = find_mapping(&maps, "--");
-    (void)snprintf(path, sizeof(path), "/proc/%d/mem", target->pid);
+    (void)snprintf(path, sizeof(path), "/proc/%d/mem", tid);
     GPUCR_AUTO_FD int mem = open(path, O_RDWR | O_CLOEXEC);
     if (!text || !hidden || pwrite(mem, code, sizeof(code), (off_t)text->start) != sizeof(code))
         return -1;
-    int64_t fd =
-        call(target, tid, (struct gpucr_remote_call){SYS_memfd_create, {text->start + 2, 0}}, err);
-    if (fd < 3 || call(target, tid, (struct gpucr_remote_call){SYS_ftruncate, {(uint64_t)fd, 8192}},
-                       err) != 0)
+    int64_t fd = call(
+        target, tid,
+        (struct gpucr_remote_call){.number = SYS_memfd_create, .args = {text->start + 2, 0}}, err);
+    if (fd < 3 ||
+        call(target, tid,
+             (struct gpucr_remote_call){.number = SYS_ftruncate, .args = {(uint64_t)fd, 8192}},
+             err) != 0)
         return -1;
     int64_t map = call(target, tid,
                        (struct gpucr_remote_call){
-                           SYS_mmap, {0, 8192, PROT_READ | PROT_EXEC, MAP_SHARED, (uint64_t)fd, 0}},
+                           .number = SYS_mmap,
+                           .args = {0, 8192, PROT_READ | PROT_EXEC, MAP_SHARED, (uint64_t)fd, 0}},
                        err);
-    int64_t socket_fd = call(target, tid, (struct gpucr_remote_call){SYS_socket, {1, 5, 0}}, err);
+    int64_t socket_fd =
+        call(target, tid, (struct gpucr_remote_call){.number = SYS_socket, .args = {1, 5, 0}}, err);
     /* The middle of the hidden mapping: its row is split. */
-    int64_t prot = call(
-        target, tid,
-        (struct gpucr_remote_call){SYS_mprotect, {hidden->start + 8192, 8192, PROT_READ}}, err);
-    int64_t mask = call(target, tid, (struct gpucr_remote_call){SYS_umask, {0}}, err);
+    int64_t prot = call(target, tid,
+                        (struct gpucr_remote_call){.number = SYS_mprotect,
+                                                   .args = {hidden->start + 8192, 8192, PROT_READ}},
+                        err);
+    int64_t mask =
+        call(target, tid, (struct gpucr_remote_call){.number = SYS_umask, .args = {0}}, err);
     return map > 0 && socket_fd > 2 && !prot && mask == 027 ? 0 : -1;
 }
 
@@ -216,6 +223,30 @@ static void test_pending_faults_are_dropped(void **state)
     (void)gpucr_snapshot_free(snapshot);
 }
 
+/* A zombie as leader has neither memory nor descriptors; its threads have. */
+static void test_leader_has_ended(void **state)
+{
+    struct target *target = *state;
+    struct gpucr_proc_stat stat = {0};
+
+    target->board->leader_ends = 1;
+    for (int i = 0; i < 5000 && stat.state != 'Z'; i++) {
+        gpucr_sleep_us(500);
+        assert_int_equal(gpucr_task_stat_read(target->pid, target->pid, &stat, NULL), 0);
+    }
+    assert_int_equal(stat.state, 'Z');
+    snapshot_target_stop(target);
+    struct gpucr_snapshot *snapshot = take_snapshot(target);
+    disturb_by(target, disturb_threads);
+    disturb_by(target, disturb_process);
+    struct gpucr_repair done = repair_snapshot(target, snapshot);
+    assert_int_equal(done.threads_repaired, target->board->thread_count - 1);
+    assert_int_equal(done.mappings_removed, 1);
+    assert_int_equal(done.descriptors_closed, 2);
+    assert_snapshot_target_goes_on(target);
+    (void)gpucr_snapshot_free(snapshot);
+}
+
 /* ---- what cannot be put back is named ---- */
 
 static int lose_mapping(struct disturb *disturb, struct gpucr_pids *tids, struct gpucr_error *err)
@@ -226,15 +257,19 @@ static int lose_mapping(struct disturb *disturb, struct gpucr_pids *tids, struct
         return -1;
     const struct gpucr_mapping *hidden = find_mapping(&maps, "--");
     return hidden && !call(disturb->target, tids->ids[0],
-                           (struct gpucr_remote_call){SYS_munmap, {hidden->start, 4096}}, err)
+                           (struct gpucr_remote_call){.number = SYS_munmap,
+                                                      .args = {hidden->start, 4096}},
+                           err)
                ? 0
                : -1;
 }
 
 static int lose_fd(struct disturb *disturb, struct gpucr_pids *tids, struct gpucr_error *err)
 {
-    return call(disturb->target, tids->ids[0], (struct gpucr_remote_call){SYS_close, {3}}, err) ? -1
-                                                                                                : 0;
+    return call(disturb->target, tids->ids[0],
+                (struct gpucr_remote_call){.number = SYS_close, .args = {3}}, err)
+               ? -1
+               : 0;
 }
 
 static void assert_unrepairable(struct target *target, const struct gpucr_snapshot *snapshot,
@@ -421,6 +456,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_process_is_put_back, snapshot_target_setup,
                                         snapshot_target_teardown),
         cmocka_unit_test_setup_teardown(test_pending_faults_are_dropped, snapshot_target_setup,
+                                        snapshot_target_teardown),
+        cmocka_unit_test_setup_teardown(test_leader_has_ended, snapshot_target_setup,
                                         snapshot_target_teardown),
         cmocka_unit_test_setup_teardown(test_losses_are_named, snapshot_target_setup,
                                         snapshot_target_teardown),

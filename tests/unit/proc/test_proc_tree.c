@@ -138,7 +138,7 @@ static void test_both_ways(void **state)
     while (child_shared->pids[5] == 0)
         gpucr_sleep_us(200);
     assert_both_ways(root, 6);
-    child_kill(root);
+    assert_int_equal(child_teardown(NULL), 0);
 
     (void)child_reset(NULL);
     root = child_start(many_children, 900); /* their pids have up to 7 digits, and 4 at least */
@@ -167,7 +167,7 @@ static void test_reparented(void **state)
     child_await_count(0, 1);
     child_await_count(1, 1);
     assert_int_equal(gpucr_tree_read(root, &tree, NULL), 0);
-    assert_int_equal(tree.count, 1); /* the grandchild is init's now */
+    assert_int_equal(tree.count, 1); /* the grandchild belongs to its reaper now */
     gpucr_tree_done(&tree);
 }
 
