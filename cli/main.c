@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <locale.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "cli.h"
 #include "out.h"
@@ -92,11 +93,30 @@ static int run(int argc, char **argv, struct cli_options *options)
     return run_command(argc - index - words + 1, argv + index + words - 1, options);
 }
 
+/*
+ * A held tree costs a descriptor per process, and a core of gpucr would hold the
+ * memory of programs.
+ */
+static void set_limits(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    if (getrlimit(RLIMIT_CORE, &limit) == 0) {
+        limit.rlim_cur = 0;
+        (void)setrlimit(RLIMIT_CORE, &limit);
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct cli_options options = {.json = wants_json(argc, argv)};
 
     fill_standard_descriptors();
+    set_limits();
     (void)setlocale(LC_CTYPE, "");
     cli_signals_init();
     cli_log_remember(argc, argv);
