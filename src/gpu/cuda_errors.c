@@ -14,7 +14,7 @@ static const struct {
     {3, "CUDA_ERROR_NOT_INITIALIZED", "the process has no CUDA state"},
     {4, "CUDA_ERROR_DEINITIALIZED", "the driver is shutting down"},
     {34, "CUDA_ERROR_STUB_LIBRARY",
-     "the library is the toolkit's link-time stub, not the driver's; take its folder out of "
+     "the library is the toolkit's stand-in for linking, not the driver's; take its folder out of "
      "LD_LIBRARY_PATH"},
     {46, "CUDA_ERROR_DEVICE_UNAVAILABLE",
      "a GPU is in exclusive use by another process or in a state in which it cannot be used"},

@@ -146,12 +146,19 @@ int gpucr_group_probe(struct gpucr_group *group, struct gpucr_error *err)
     return rc;
 }
 
+/* One state for all, or each member's own goal. */
+struct expectation {
+    bool own_goal;
+    enum gpucr_cuda_state state;
+};
+
 static int verify_entered(struct gpucr_group *group, struct gpucr_member *member, void *arg,
                           struct gpucr_error *err)
 {
-    const enum gpucr_cuda_state *expected = arg;
+    const struct expectation *expected = arg;
 
-    return gpucr_member_confirm(group, member, expected ? *expected : member->goal, err);
+    return gpucr_member_confirm(group, member, expected->own_goal ? member->goal : expected->state,
+                                err);
 }
 
 static int verify_member(struct gpucr_group *group, struct gpucr_member *member, void *arg,
@@ -160,15 +167,14 @@ static int verify_member(struct gpucr_group *group, struct gpucr_member *member,
     return gpucr_member_visit(group, member, verify_entered, arg, err);
 }
 
-static int verify(struct gpucr_group *group, enum gpucr_cuda_state *expected,
-                  struct gpucr_error *err)
+static int verify(struct gpucr_group *group, struct expectation expected, struct gpucr_error *err)
 {
     const struct gpucr_step step = {
         .what = "GetState",
         .stage = GPUCR_STAGE_READBACK,
         .wants = wants_all,
         .call = verify_member,
-        .arg = expected,
+        .arg = &expected,
         .report_by_pid = true,
         .expected_ms = GPUCR_EXPECT_STATE_MS,
     };
@@ -179,10 +185,10 @@ static int verify(struct gpucr_group *group, enum gpucr_cuda_state *expected,
 int gpucr_group_verify(struct gpucr_group *group, enum gpucr_cuda_state expected,
                        struct gpucr_error *err)
 {
-    return verify(group, &expected, err);
+    return verify(group, (struct expectation){.state = expected}, err);
 }
 
 int gpucr_group_verify_goals(struct gpucr_group *group, struct gpucr_error *err)
 {
-    return verify(group, NULL, err);
+    return verify(group, (struct expectation){.own_goal = true}, err);
 }

@@ -182,8 +182,10 @@ int gpucr_ptrace_wait(pid_t pid, pid_t tid, struct gpucr_deadline deadline, int 
         if (gpucr_now_ns() - start_ns > LOST_STOP_AFTER_NS) {
             if (gpucr_ptrace_lost_stop(tid, ret_status))
                 return 0;
-            if (gpucr_task_ended(pid, tid))
+            if (gpucr_task_ended(pid, tid)) {
+                (void)gpucr_ptrace_poll(pid, tid, ret_status);
                 return wait_ended(pid, tid, err);
+            }
         }
         if (gpucr_deadline_passed(deadline))
             return wait_failed(pid, tid, err);

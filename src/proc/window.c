@@ -268,6 +268,8 @@ unsigned gpucr_windows_recover(struct gpucr_windows *windows)
                 on_stop(window, thread, status);
                 count++;
             } else if (gpucr_task_ended(window->pid, thread->tid)) {
+                /* A traced thread stays a zombie until its tracer has waited for it. */
+                (void)gpucr_ptrace_poll(window->pid, thread->tid, &status);
                 forget_thread(window, thread);
                 count++;
             }

@@ -341,7 +341,7 @@ static void failed_init_is_explained_each_time(void **state)
         int code;
         const char *says;
     } cases[] = {
-        {100, "/dev/nvidia*"}, {803, "different versions"}, {999, "nvidia_uvm"}, {34, "stub"}};
+        {100, "/dev/nvidia*"}, {803, "different versions"}, {999, "nvidia_uvm"}, {34, "stand-in"}};
 
     (void)unsetenv("CUDA_VISIBLE_DEVICES");
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
