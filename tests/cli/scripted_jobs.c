@@ -82,7 +82,10 @@ static void add_finding(struct gpucr_result *result, enum gpucr_severity severit
 
     result->findings = realloc(result->findings, (result->finding_count + 1) * sizeof(*finding));
     finding = &result->findings[result->finding_count++];
-    *finding = (struct gpucr_finding){.severity = severity, .forced = forced, .pid = 4711};
+    *finding = (struct gpucr_finding){.severity = severity,
+                                      .can_force = severity == GPUCR_SEVERITY_REFUSE,
+                                      .forced = forced,
+                                      .pid = 4711};
     (void)snprintf(finding->name, sizeof(finding->name), "orphanable-group");
     (void)snprintf(finding->text, sizeof(finding->text),
                    "The process group 4711 loses its shell when the session ends; the kernel "
@@ -223,9 +226,18 @@ static int play(const struct gpucr_job_options *options, struct gpucr_result *re
     return result->error.code;
 }
 
+/* As the library lists: a mere holder of device files only when all are asked for. */
 int __wrap_gpucr_list(const struct gpucr_job_options *options, struct gpucr_result *result)
 {
-    return play(options, result);
+    int rc = play(options, result);
+    size_t kept = 0;
+
+    for (size_t i = 0; i < result->process_count; i++) {
+        if (result->processes[i].is_cuda || options->list_all)
+            result->processes[kept++] = result->processes[i];
+    }
+    result->process_count = kept;
+    return rc;
 }
 
 int __wrap_gpucr_check(const struct gpucr_job_options *options, struct gpucr_result *result)
