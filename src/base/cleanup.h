@@ -68,7 +68,6 @@ static inline void gpucr_cleanup_mutex(pthread_mutex_t **m)
     (void)pthread_mutex_lock(name)
 
 /** Define `void gpucr_cleanup_NAME(T **)` that calls @p fn, for types of our own. */
-/* NOLINTBEGIN(bugprone-macro-parentheses): a type cannot stand in parentheses there. */
 #define GPUCR_DEFINE_CLEANUP(type, name, fn)                                                       \
     static inline void gpucr_cleanup_##name(type **p)                                              \
     {                                                                                              \
@@ -76,7 +75,6 @@ static inline void gpucr_cleanup_mutex(pthread_mutex_t **m)
         fn(*p);                                                                                    \
         errno = saved_errno;                                                                       \
     }
-/* NOLINTEND(bugprone-macro-parentheses) */
 
 static inline int gpucr_steal_fd(int *fd)
 {

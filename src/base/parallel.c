@@ -29,25 +29,33 @@ static void *work(void *arg)
     }
 }
 
+int gpucr_thread_start(pthread_t *ret, void *(*fn)(void *arg), void *arg)
+{
+    sigset_t all;
+    sigset_t before;
+    int rc;
+
+    /* Signals belong to the program's own threads; a new thread inherits the mask. */
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = pthread_create(ret, NULL, fn, arg);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
 void gpucr_parallel_for(size_t count, size_t thread_max, gpucr_parallel_fn fn, void *arg)
 {
     struct parallel p = {.fn = fn, .arg = arg, .count = count};
     pthread_t threads[THREADS_MAX];
     size_t started = 0;
-    sigset_t all;
-    sigset_t before;
 
     if (thread_max > THREADS_MAX)
         thread_max = THREADS_MAX;
-    /* Signals belong to the program's own threads. */
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     while (started + 1 < thread_max && started + 1 < count) {
-        if (pthread_create(&threads[started], NULL, work, &p) != 0)
+        if (gpucr_thread_start(&threads[started], work, &p) != 0)
             break;
         started++;
     }
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     (void)work(&p);
     while (started > 0)
         (void)pthread_join(threads[--started], NULL);

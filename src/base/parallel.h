@@ -6,6 +6,7 @@
 #ifndef GPUCR_BASE_PARALLEL_H
 #define GPUCR_BASE_PARALLEL_H
 
+#include <pthread.h>
 #include <stddef.h>
 
 /** Work on item @p index. Called from several threads. */
@@ -17,6 +18,9 @@ typedef void (*gpucr_parallel_fn)(void *arg, size_t index);
  * Items are taken in order.
  */
 void gpucr_parallel_for(size_t count, size_t thread_max, gpucr_parallel_fn fn, void *arg);
+
+/** Start a thread that takes none of the program's signals. 0 or an errno. */
+int gpucr_thread_start(pthread_t *ret, void *(*fn)(void *arg), void *arg);
 
 /** Number of CPUs this process may use, at least 1. */
 size_t gpucr_cpu_count(void);

@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/parallel.h"
 #include "gpu/driver_init.h"
 
 struct gpucr_driver_init {
@@ -64,17 +65,12 @@ static void *run_init(void *arg)
 /* With the mutex held. */
 static int start_locked(struct gpucr_driver_init *init, struct gpucr_error *err)
 {
-    sigset_t all;
-    sigset_t before;
     int rc;
 
     if (init->started)
         return 0;
     /* The driver's own threads inherit the mask: signals belong to the program. */
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&init->thread, NULL, run_init, init);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    rc = gpucr_thread_start(&init->thread, run_init, init);
     if (rc != 0)
         return gpucr_error_errno(err, rc, "a thread to initialise the driver cannot be started");
     init->started = true;

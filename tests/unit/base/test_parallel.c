@@ -155,6 +155,40 @@ static void without_threads_the_caller_works(void **state)
     }
 }
 
+static void *blocked_signals(void *arg)
+{
+    return pthread_sigmask(SIG_SETMASK, NULL, arg) == 0 ? arg : NULL;
+}
+
+static void a_started_thread_takes_no_signal(void **state)
+{
+    sigset_t inside, after;
+    pthread_t thread;
+    void *result = NULL;
+
+    (void)state;
+    assert_int_equal(gpucr_thread_start(&thread, blocked_signals, &inside), 0);
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_ptr_equal(result, &inside);
+    assert_true(sigismember(&inside, SIGTERM));
+    assert_true(sigismember(&inside, SIGINT));
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &after), 0);
+    assert_false(sigismember(&after, SIGTERM));
+}
+
+static void a_thread_that_does_not_start_leaves_the_mask_alone(void **state)
+{
+    sigset_t inside, after;
+    pthread_t thread;
+
+    (void)state;
+    threads_left = 0;
+    assert_int_equal(gpucr_thread_start(&thread, blocked_signals, &inside), EAGAIN);
+    threads_left = SIZE_MAX;
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &after), 0);
+    assert_false(sigismember(&after, SIGTERM));
+}
+
 static void cpus_are_those_of_this_process(void **state)
 {
     cpu_set_t all, one;
@@ -183,6 +217,8 @@ int main(void)
         cmocka_unit_test(the_mask_of_the_caller_is_as_before),
         cmocka_unit_test(one_thread_works_in_order),
         cmocka_unit_test(without_threads_the_caller_works),
+        cmocka_unit_test(a_started_thread_takes_no_signal),
+        cmocka_unit_test(a_thread_that_does_not_start_leaves_the_mask_alone),
         cmocka_unit_test(cpus_are_those_of_this_process),
     };
 
