@@ -32,7 +32,7 @@ struct gpucr_member {
      */
     enum gpucr_cuda_state goal;
     uint64_t device_bytes; /* set by the caller; tells how long a call may take */
-    uint64_t call_ns;      /* time inside the driver in the last step */
+    uint64_t call_ns;      /* time inside the driver since the caller set it to 0 */
     struct gpucr_error error;
 };
 

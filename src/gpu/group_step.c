@@ -57,16 +57,18 @@ static void run_one(void *arg, size_t index)
     struct gpucr_member *member = slot->member;
     struct gpucr_error error = GPUCR_ERROR_INIT;
     uint64_t start_ns = gpucr_now_ns();
+    uint64_t took_ns;
 
     if (run->step->stop_at_failure && atomic_load(&run->failures) > 0)
         return;
     atomic_store(&slot->start_ns, start_ns);
     slot->rc = run->step->call(run->group, member, run->step->arg, &error);
-    member->call_ns = gpucr_now_ns() - start_ns;
+    took_ns = gpucr_now_ns() - start_ns;
+    member->call_ns += took_ns;
     atomic_store(&slot->start_ns, 0);
     if (slot->rc >= 0) {
         gpucr_debug("%s of process %d: %llu us", run->step->what, member->pid,
-                    (unsigned long long)(member->call_ns / 1000));
+                    (unsigned long long)(took_ns / 1000));
         return;
     }
     error.pid = member->pid;
@@ -157,20 +159,13 @@ static void *watch(void *arg)
 static bool start_watcher(struct run *run, pthread_t *ret)
 {
     pthread_condattr_t attributes;
-    sigset_t all;
-    sigset_t before;
-    int rc;
 
     (void)pthread_mutex_init(&run->mutex, NULL);
     (void)pthread_condattr_init(&attributes);
     (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&run->cond, &attributes);
     (void)pthread_condattr_destroy(&attributes);
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(ret, NULL, watch, run);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rc == 0;
+    return gpucr_thread_start(ret, watch, run) == 0;
 }
 
 static void end_watcher(struct run *run, pthread_t thread, bool started)
