@@ -23,12 +23,24 @@ struct engine {
     uint64_t syscall_address;
 };
 
+/* A thread's id as the engine sees it, which may be at work inside a pid namespace. */
+static pid_t id_for_engine(const struct engine *engine, pid_t tid)
+{
+    struct gpucr_proc_status own, thread;
+
+    if (gpucr_proc_status_read(engine->owner, &own, NULL) ||
+        gpucr_proc_status_read(tid, &thread, NULL) || own.ns_level_count == 0 ||
+        own.ns_level_count > thread.ns_level_count)
+        return tid;
+    return thread.ns_pids[own.ns_level_count - 1];
+}
+
 /* ptrace(request, tid, 0, 0), made by the engine; the result in the kernel's way. */
 static int engine_ptrace(const struct engine *engine, enum __ptrace_request request, pid_t tid,
                          int64_t *ret, struct gpucr_error *err)
 {
-    struct gpucr_remote_call call = {.number = SYS_ptrace,
-                                     .args = {(uint64_t)request, (uint64_t)tid}};
+    struct gpucr_remote_call call = {
+        .number = SYS_ptrace, .args = {(uint64_t)request, (uint64_t)id_for_engine(engine, tid)}};
 
     call.address = engine->syscall_address;
     return gpucr_remote_syscall(engine->owner, engine->tracer_tid, &call, ret, err);

@@ -43,7 +43,7 @@ int gpucr_fds_walk(pid_t pid, pid_t tid, gpucr_fd_fn fn, void *arg, struct gpucr
         int rc;
 
         errno = 0;
-        entry = readdir(dir); // NOLINT(concurrency-mt-unsafe): the DIR is ours alone
+        entry = readdir(dir);
         if (!entry)
             return errno == 0 ? 0 : walk_failed(errno, pid, err);
         if (!gpucr_parse_u64(entry->d_name, 10, &fd) || fd > INT_MAX)

@@ -29,6 +29,7 @@ struct gpucr_hold {
     pid_t root;
     bool single;   /* only the root, not its descendants */
     bool released; /* gpucr_hold_release() has let it run again */
+    bool entered;  /* moved to the cgroups, not frozen yet */
     char *cgroup;  /* path of our frozen cgroup (the first one), or NULL */
     char **cgroups;
     size_t cgroup_count; /* one below each cgroup in which held processes live */
@@ -91,6 +92,13 @@ void gpucr_hold_free(struct gpucr_hold *hold);
  * stay T.
  */
 int gpucr_hold_freeze(struct gpucr_hold *hold, struct gpucr_error *err);
+
+/**
+ * The first half of gpucr_hold_freeze(), the move alone: it makes the kernel wait for
+ * all CPUs (some 10 ms), so it may run on a thread of its own beside the driver's
+ * Checkpoint. After a failure call gpucr_hold_thaw(), which takes back what was moved.
+ */
+int gpucr_hold_enter(struct gpucr_hold *hold, struct gpucr_error *err);
 
 /**
  * Undo gpucr_hold_freeze(): SIGSTOP first (a SIGCONT may have come: the stop

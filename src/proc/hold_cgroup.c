@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -81,16 +82,22 @@ static int list_cgroup(struct gpucr_hold *hold, const char *folder, struct gpucr
     return 0;
 }
 
-/* Is the last component gpucr-PID-START? */
+/* gpucr-PID-START */
+static bool parse_name(const char *name, uint64_t *ret_pid, uint64_t *ret_start_ticks)
+{
+    const char *p = name + sizeof(name_prefix) - 1;
+
+    return gpucr_starts_with(name, name_prefix) && gpucr_scan_u64(p, 10, ret_pid, &p) &&
+           *p == '-' && gpucr_parse_u64(p + 1, 10, ret_start_ticks);
+}
+
 static bool is_ours(const char *folder)
 {
-    const char *p = strrchr(folder, '/');
-    uint64_t number;
+    const char *slash = strrchr(folder, '/');
+    uint64_t pid;
+    uint64_t start_ticks;
 
-    if (!p || !gpucr_starts_with(p + 1, name_prefix))
-        return false;
-    p += sizeof(name_prefix);
-    return gpucr_scan_u64(p, 10, &number, &p) && *p == '-' && gpucr_parse_u64(p + 1, 10, &number);
+    return slash && parse_name(slash + 1, &pid, &start_ticks);
 }
 
 int gpucr_hold_find_cgroups(struct gpucr_hold *hold, struct gpucr_error *err)
@@ -249,6 +256,25 @@ int gpucr_hold_can_freeze(pid_t root, struct gpucr_error *err)
 
 /* ---- freeze ---- */
 
+/* Whoever kills a suspended program leaves its cgroup behind, empty. */
+static void remove_stale(const char *folder)
+{
+    GPUCR_AUTO_DIR DIR *dir = opendir(folder);
+    const struct dirent *entry;
+
+    while (dir && (entry = readdir(dir))) {
+        struct gpucr_proc_stat stat;
+        uint64_t pid;
+        uint64_t start_ticks;
+
+        if (!parse_name(entry->d_name, &pid, &start_ticks) || pid > INT_MAX)
+            continue;
+        if (gpucr_proc_stat_read((pid_t)pid, &stat, NULL) == 0 && stat.start_ticks == start_ticks)
+            continue;
+        (void)unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR); /* fails if it is in use */
+    }
+}
+
 static int make_child(struct gpucr_hold *hold, const char *name, const char *folder,
                       char ret[GPUCR_CGROUP_PATH_BYTES], struct gpucr_error *err)
 {
@@ -259,6 +285,7 @@ static int make_child(struct gpucr_hold *hold, const char *name, const char *fol
     rc = check_folder(folder, err);
     if (rc < 0)
         return rc;
+    remove_stale(folder);
     /* The name is unique to the root; one that is there is a left-over of the same hold. */
     if (mkdir(ret, 0755) < 0 && errno != EEXIST) {
         rc = gpucr_error_errno(err, errno, "cannot make the cgroup %s", ret);
@@ -436,6 +463,7 @@ int gpucr_hold_open_cgroups(struct gpucr_hold *hold, struct gpucr_error *err)
     keep_first(&first, remove_all(hold, &one), &one, err);
     if (first == 0)
         gpucr_hold_forget_cgroups(hold);
+    hold->entered = false;
     return first;
 }
 
@@ -572,15 +600,27 @@ static int leave_stop(const struct gpucr_hold *hold, struct gpucr_error *err)
     return 0;
 }
 
-static int freeze_hold(struct gpucr_hold *hold, struct gpucr_error *err)
+int gpucr_hold_enter(struct gpucr_hold *hold, struct gpucr_error *err)
 {
     struct gpucr_cgroups cgroups;
-    int rc = gpucr_cgroups_open(&cgroups, err);
+    int rc;
 
+    if (hold->cgroup_count > 0)
+        return 0;
+    rc = gpucr_cgroups_open(&cgroups, err);
     if (rc < 0)
         return rc;
     rc = move_all(hold, &cgroups, err);
     gpucr_cgroups_done(&cgroups);
+    hold->entered = rc == 0 && hold->cgroup_count > 0;
+    return rc;
+}
+
+static int freeze_hold(struct gpucr_hold *hold, struct gpucr_error *err)
+{
+    int rc = gpucr_hold_enter(hold, err);
+
+    hold->entered = false;
     if (rc == 0)
         rc = freeze_all(hold, err);
     if (rc == 0)
@@ -595,7 +635,7 @@ int gpucr_hold_freeze(struct gpucr_hold *hold, struct gpucr_error *err)
     struct gpucr_error undo = GPUCR_ERROR_INIT;
     int rc;
 
-    if (hold->cgroup_count > 0)
+    if (hold->cgroup_count > 0 && !hold->entered)
         return 1;
     rc = freeze_hold(hold, err);
     if (rc == 0)

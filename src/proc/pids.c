@@ -80,7 +80,7 @@ static int list_numbers(DIR *dir, struct gpucr_pids *pids, struct gpucr_error *e
         int rc;
 
         errno = 0;
-        entry = readdir(dir); // NOLINT(concurrency-mt-unsafe): the DIR is ours alone
+        entry = readdir(dir);
         if (!entry && errno != 0 && errno != ENOENT && errno != ESRCH)
             return gpucr_error_errno(err, errno, "cannot list a folder of /proc");
         if (!entry)

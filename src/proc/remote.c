@@ -65,7 +65,7 @@ static int find_in_vdso(pid_t pid, uint64_t *ret_address)
     if (!base)
         return GPUCR_ERR_NOT_FOUND;
     /* Two pages on all kernels so far; the read ends by itself where the mapping does. */
-    return find_in(pid, base, 2 * 4096, ret_address);
+    return find_in(pid, base, 2 * (size_t)4096, ret_address);
 }
 
 int gpucr_remote_find(pid_t pid, uint64_t *ret_address, struct gpucr_error *err)

@@ -241,7 +241,7 @@ static int take_call(void *arg, struct gpucr_error *err)
 {
     struct gpucr_snapshot *snapshot = arg;
     GPUCR_CLEANUP(gpucr_pids_done) struct gpucr_pids tids = {0};
-    int rc = gpucr_fault("snapshot-take", err);
+    int rc = gpucr_fault("snapshot.take", err);
 
     if (!rc)
         rc = gpucr_stopped_wait(snapshot->pid, gpucr_deadline_in_ms(0), err);

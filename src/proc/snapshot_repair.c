@@ -245,10 +245,10 @@ static int repair_fds(struct repair *repair, struct gpucr_error *err)
     while (!rc && (i < before->count || j < now.count)) {
         const struct gpucr_snapshot_fd *a = i < before->count ? &before->items[i] : NULL;
         const struct gpucr_snapshot_fd *b = j < now.count ? &now.items[j] : NULL;
-        if (!a || (b && b->fd < a->fd)) {
+        if (b && (!a || b->fd < a->fd)) {
             rc = close_fd(repair, b, err);
             j++;
-        } else if (!b || a->fd < b->fd) {
+        } else if (a && (!b || a->fd < b->fd)) {
             rc = fd_lost(repair, a, "closed", err);
         } else if (!same_target(a->target, b->target)) {
             rc = fd_lost(repair, a, b->target, err);
@@ -357,7 +357,7 @@ static int repair_call(void *arg, struct gpucr_error *err)
     int rc = check_same_process(repair->snapshot, err);
 
     if (!rc)
-        rc = gpucr_fault("snapshot-repair", err);
+        rc = gpucr_fault("snapshot.repair", err);
     if (!rc)
         rc = settle(pid, err);
     if (!rc)

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/cleanup.h"
+#include "base/parallel.h"
 #include "proc/window.h"
 
 enum { SLEEP_US_MIN = 50, SLEEP_US_MAX = 500, RECOVER_EVERY = 20 };
@@ -92,17 +93,10 @@ static void *tracer_main(void *arg)
     return NULL;
 }
 
-/* The thread belongs to a library: no signal of the program may land in it. */
 static int start_thread(struct gpucr_tracer *tracer)
 {
-    sigset_t all, old;
+    int rc = gpucr_thread_start(&tracer->thread, tracer_main, tracer);
 
-    (void)sigfillset(&all);
-    int rc = pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (rc)
-        return rc;
-    rc = pthread_create(&tracer->thread, NULL, tracer_main, tracer);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (!rc)
         (void)pthread_setname_np(tracer->thread, "gpucr-tracer");
     return rc;

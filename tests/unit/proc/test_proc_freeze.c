@@ -592,6 +592,29 @@ static void test_orphaned_while_frozen(void **state)
     assert_true(child_await_gone(child_shared->pids[6]));
 }
 
+/* The cgroup of a program that was killed while it was held goes at the next occasion. */
+static void test_stale_cgroup(void **state)
+{
+    pid_t root = start_in_folder(busy_family, 5);
+    char stale[GPUCR_CGROUP_PATH_BYTES];
+    char reused[GPUCR_CGROUP_PATH_BYTES];
+    struct gpucr_hold *hold;
+
+    (void)state;
+    assert_true(snprintf(stale, sizeof(stale), "%s/gpucr-67108863-1", test_folder) <
+                (int)sizeof(stale));
+    assert_true(snprintf(reused, sizeof(reused), "%s/gpucr-%d-1", test_folder, (int)root) <
+                (int)sizeof(reused));
+    assert_int_equal(mkdir(stale, 0755), 0);
+    assert_int_equal(mkdir(reused, 0755), 0);
+    hold = take(root);
+    freeze(hold);
+    assert_false(exists(stale));
+    assert_false(exists(reused));
+    assert_true(exists(hold->cgroup));
+    release(hold);
+}
+
 /* ---- frozen by somebody else ---- */
 
 static void assert_busy(pid_t root, const char *folder)
@@ -664,13 +687,13 @@ static void test_frozen_by_v1(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        PROC_TEST(test_no_sigcont_wakes),      PROC_TEST(test_plain),
-        PROC_TEST(test_release_thaws),         PROC_TEST(test_several_cgroups),
-        PROC_TEST(test_after_a_crash),         PROC_TEST(test_not_allowed),
-        PROC_TEST(test_undone_on_failure),     PROC_TEST(test_killed_while_frozen),
-        PROC_TEST(test_orphaned_while_frozen), PROC_TEST(test_driver_takes_no_signal),
-        PROC_TEST(test_window_after_thaw),     PROC_TEST(test_frozen_by_others),
-        PROC_TEST(test_frozen_by_v1),
+        PROC_TEST(test_no_sigcont_wakes),       PROC_TEST(test_plain),
+        PROC_TEST(test_release_thaws),          PROC_TEST(test_several_cgroups),
+        PROC_TEST(test_after_a_crash),          PROC_TEST(test_not_allowed),
+        PROC_TEST(test_undone_on_failure),      PROC_TEST(test_killed_while_frozen),
+        PROC_TEST(test_orphaned_while_frozen),  PROC_TEST(test_stale_cgroup),
+        PROC_TEST(test_driver_takes_no_signal), PROC_TEST(test_window_after_thaw),
+        PROC_TEST(test_frozen_by_others),       PROC_TEST(test_frozen_by_v1),
     };
     int rc;
 
