@@ -27,20 +27,19 @@ static int check_machine(struct gpucr_job *job, struct gpucr_error *err)
 {
     int rc = 0;
 
-    if (!job->driver)
-        rc = gpucr_preflight_add(job, GPUCR_FINDING_DRIVER_MISSING, 0, err, "%s",
-                                 job->driver_error.text);
-    else if (gpucr_driver_wait_init(job->driver, &job->driver_error) < 0)
+    if (!job->driver || gpucr_driver_wait_init(job->driver, &job->driver_error) < 0)
         rc = gpucr_preflight_add(job, GPUCR_FINDING_DRIVER_MISSING, 0, err, "%s",
                                  job->driver_error.text);
     return rc == 0 ? check_engine(job, err) : rc;
 }
 
-/* As checkpoint sees the tree, and in addition what only suspend minds. */
+/* As checkpoint sees the tree. Locked: a stopped process is asked through a window. */
 static int check_tree(struct gpucr_job *job, struct gpucr_error *err)
 {
-    int rc = gpucr_job_look(job, err);
+    int rc = gpucr_job_lock(job, job->options->pid, err);
 
+    if (rc == 0)
+        rc = gpucr_job_look(job, err);
     return rc == 0 ? gpucr_preflight_dump(job, err) : rc;
 }
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/fault.h"
@@ -18,7 +20,8 @@ struct checkpoint {
     struct gpucr_engine *engine;
     struct gpucr_image_writer *writer;
     struct gpucr_manifest manifest;
-    bool committed;
+    bool dumped;    /* CRIU's images are complete */
+    bool committed; /* the image has its name */
 };
 
 static int open_engine(struct checkpoint *c, struct gpucr_error *err)
@@ -49,7 +52,11 @@ static int look(struct checkpoint *c, struct gpucr_error *err)
     int rc;
 
     gpucr_monitor_begin(&job->monitor, "preflight", 0, NULL, NULL);
-    rc = open_engine(c, err);
+    rc = gpucr_job_lock(job, job->options->pid, err);
+    if (rc == 0)
+        rc = open_engine(c, err);
+    if (rc == 0)
+        rc = gpucr_manifest_fill_options(job->options, &c->manifest, err);
     if (rc == 0)
         rc = gpucr_job_look(job, err);
     if (rc == 0)
@@ -60,8 +67,6 @@ static int look(struct checkpoint *c, struct gpucr_error *err)
         rc = open_image(c, err);
     if (rc == 0)
         rc = gpucr_preflight_verdict(job, err);
-    if (rc == 0)
-        rc = gpucr_record_lock(job->options, job->options->pid, &job->lock_fd, err);
     gpucr_monitor_end(&job->monitor, 0);
     return rc;
 }
@@ -86,6 +91,7 @@ static int commit(struct checkpoint *c, struct gpucr_error *err)
     struct gpucr_job *job = &c->job;
     int rc;
 
+    c->dumped = true;
     gpucr_monitor_end(&job->monitor, gpucr_image_writer_written_bytes(c->writer));
     gpucr_monitor_begin(&job->monitor, "commit", 0, NULL, NULL);
     gpucr_manifest_fill_phases(job->result, &c->manifest);
@@ -94,6 +100,7 @@ static int commit(struct checkpoint *c, struct gpucr_error *err)
         rc = gpucr_image_writer_commit(c->writer, &c->manifest, commit_progress, job, err);
     if (rc < 0)
         return gpucr_error_stage(err, rc, GPUCR_STAGE_COMMIT);
+    c->committed = true;
     job->result->image_bytes = gpucr_image_writer_size_bytes(c->writer);
     gpucr_monitor_end(&job->monitor, job->result->image_bytes);
     return 0;
@@ -113,7 +120,6 @@ static int commit_before_kill(void *arg, struct gpucr_error *err)
         return 0;
     rc = commit(c, err);
     if (rc == 0) {
-        c->committed = true;
         gpucr_undo_clear(&c->job.undo);
         gpucr_monitor_begin(&c->job.monitor, "kill", 0, NULL, NULL);
     }
@@ -183,7 +189,14 @@ static int dump(struct checkpoint *c, struct gpucr_error *err)
         copy_log(job->result, &log);
         rc = name_full_disk(c, rc, err);
     }
-    gpucr_monitor_end(&job->monitor, gpucr_image_writer_written_bytes(c->writer));
+    /* The engine says by this code that it could not put a process back as it was. */
+    if (rc == GPUCR_ERR_VERIFY && !c->committed)
+        job->unclean = true;
+    c->dumped |= rc == 0 || committed;
+    /* Without a commit it is still the phase of the dump. */
+    gpucr_monitor_end(&job->monitor, c->dumped && !o->leave_running
+                                         ? 0
+                                         : gpucr_image_writer_written_bytes(c->writer));
     gpucr_pids_done(&pids);
     return gpucr_error_stage(err, rc, GPUCR_STAGE_DUMP);
 }
@@ -201,8 +214,10 @@ static int end_processes(struct gpucr_job *job, struct gpucr_error *err)
             continue;
         (void)gpucr_ident_signal(&held->ident, SIGKILL, NULL);
         rc = gpucr_ident_wait_end(&held->ident, END_WAIT_MS, first ? NULL : err);
-        if (rc < 0 && first == 0)
+        if (rc < 0 && first == 0) {
             first = gpucr_error_stage(err, rc, GPUCR_STAGE_KILL);
+            (void)gpucr_error_wrap(err, rc, "the image is complete, but its program has not ended");
+        }
     }
     gpucr_monitor_end(&job->monitor, 0);
     return first;
@@ -234,7 +249,7 @@ static int checkpoint(struct checkpoint *c, struct gpucr_error *err)
         rc = gpucr_manifest_fill(job, c->engine, &c->manifest, err);
     if (rc == 0)
         rc = dump(c, err);
-    if (c->committed) {
+    if (c->committed) { /* without leave_running only */
         if (rc < 0)
             gpucr_warn("the image is complete; CRIU failed afterwards: %s",
                        err ? err->text : "no reason");
@@ -247,6 +262,29 @@ static int checkpoint(struct checkpoint *c, struct gpucr_error *err)
     return rc;
 }
 
+/*
+ * The dump is complete, but the program did not come back, neither with --leave-running nor
+ * by the undo of a failed commit: the image is the only whole copy of it now.
+ */
+static void keep_image(struct checkpoint *c)
+{
+    struct gpucr_result *result = c->job.result;
+    struct gpucr_error why = GPUCR_ERROR_INIT;
+    size_t used = strlen(result->error.text);
+
+    if (!c->dumped || c->committed || result->outcome != GPUCR_OUTCOME_NOT_ROLLED_BACK)
+        return;
+    gpucr_manifest_fill_phases(result, &c->manifest);
+    if (gpucr_image_writer_commit(c->writer, &c->manifest, NULL, NULL, &why) < 0) {
+        gpucr_log(GPUCR_LOG_ERROR, "the image cannot be kept: %s", why.text);
+        return;
+    }
+    result->image_bytes = gpucr_image_writer_size_bytes(c->writer);
+    (void)snprintf(result->error.text + used, sizeof(result->error.text) - used,
+                   "; the image %s is complete and was kept: end the program and restore it",
+                   c->job.options->image_dir);
+}
+
 int gpucr_checkpoint(const struct gpucr_job_options *options, struct gpucr_result *result)
 {
     struct checkpoint c = {.committed = false};
@@ -257,6 +295,8 @@ int gpucr_checkpoint(const struct gpucr_job_options *options, struct gpucr_resul
     if (rc == 0)
         rc = checkpoint(&c, &result->error);
     rc = gpucr_job_finish(&c.job, rc);
+    if (rc < 0)
+        keep_image(&c);
     gpucr_image_writer_free(c.writer);
     (void)gpucr_engine_close(c.engine);
     gpucr_manifest_done(&c.manifest);

@@ -43,13 +43,16 @@ struct gpucr_job {
     struct gpucr_tree tree;
     struct gpucr_group group;
     struct gpucr_hold *hold;
-    bool held;                       /* the hold is in force: nobody there answers the driver */
+    int entered; /* result of moving the held tree to its cgroup */
+    bool held;   /* the hold is in force: nobody there answers the driver */
     struct gpucr_undo undo;
     struct gpucr_monitor monitor;
     uint64_t begin_ns;
     bool changed;    /* something outside gpucr was touched */
     bool uses_known; /* NVML listed processes before */
+    bool unclean;    /* an undo or the engine could not put something back */
     int lock_fd;     /* one gpucr per target */
+    int32_t lock_pid;
 };
 
 /**
@@ -93,14 +96,23 @@ int gpucr_job_check_cancel(const struct gpucr_job *job, struct gpucr_error *err)
 /** Lock all, hold the tree, take in late ones, Checkpoint all; undo is pushed. */
 int gpucr_job_freeze(struct gpucr_job *job, struct gpucr_error *err);
 
-/** Restore and unlock all members (tree held), then release the hold. */
+/** Restore and unlock all members; the tree stays held. */
+int gpucr_job_bring_back(struct gpucr_job *job, struct gpucr_error *err);
+
+/** The phase in which the hold is released. */
+int gpucr_job_let_run(struct gpucr_job *job, struct gpucr_error *err);
+
+/** gpucr_job_bring_back(), then gpucr_job_let_run(). */
 int gpucr_job_unfreeze(struct gpucr_job *job, struct gpucr_error *err);
 
 /** Device memory fell to nothing and the driver's process list forgot the targets. */
 int gpucr_job_verify_gpu_free(struct gpucr_job *job, struct gpucr_error *err);
 
-/** Every target runs (or is stopped, where its owner had stopped it), by driver and /proc. */
+/** Every target is where it is to end, by the driver's last answer, and none is held. */
 int gpucr_job_verify_running(struct gpucr_job *job, struct gpucr_error *err);
+
+/** Tell the members their device memory: how long a driver call may take follows from it. */
+void gpucr_job_note_bytes(struct gpucr_job *job);
 
 /** Sum of device memory of the targets when the operation began. */
 uint64_t gpucr_job_device_bytes(const struct gpucr_job *job);
@@ -108,7 +120,7 @@ uint64_t gpucr_job_device_bytes(const struct gpucr_job *job);
 /** Sum of resident memory of the tree when the operation began. */
 uint64_t gpucr_job_host_bytes(const struct gpucr_job *job);
 
-/** Let the held tree run; job->held tells whether it does. */
+/** Let the held tree run; job->held is true as long as it does not. */
 int gpucr_job_release(struct gpucr_job *job, struct gpucr_error *err);
 
 /** Pids of the tree as a list; release with gpucr_pids_done(). */

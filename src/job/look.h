@@ -8,6 +8,9 @@
 
 #include "job/job.h"
 
+/** One gpucr per target, before it is looked at; the lock ends with the job. */
+int gpucr_job_lock(struct gpucr_job *job, int32_t pid, struct gpucr_error *err);
+
 /** Scan, /proc checks, driver probe, device memory, checks that need them. No verdict on the last.
  */
 int gpucr_job_look(struct gpucr_job *job, struct gpucr_error *err);

@@ -62,7 +62,7 @@ static int fill_ids(struct gpucr_manifest_process *p, struct gpucr_error *err)
         rc = gpucr_proc_status_read(p->pid, &status, err);
     if (rc == 0)
         rc = gpucr_task_list(p->pid, &threads, err);
-    if (rc < 0)
+    if (rc != 0)
         return rc;
     p->group = stat.group;
     p->session = stat.session;
@@ -119,10 +119,9 @@ static int fill_processes(const struct gpucr_job *job, struct gpucr_manifest *m,
     return 0;
 }
 
-static int fill_options(const struct gpucr_job *job, struct gpucr_manifest *m,
-                        struct gpucr_error *err)
+int gpucr_manifest_fill_options(const struct gpucr_job_options *o, struct gpucr_manifest *m,
+                                struct gpucr_error *err)
 {
-    const struct gpucr_job_options *o = job->options;
     const struct {
         const char *name;
         bool set;
@@ -165,8 +164,6 @@ int gpucr_manifest_fill(const struct gpucr_job *job, const struct gpucr_engine *
     (void)gpucr_copy_text(ret->engine, sizeof(ret->engine), engine->ops->name);
     ret->engine_version = engine->version;
     rc = fill_processes(job, ret, err);
-    if (rc == 0)
-        rc = fill_options(job, ret, err);
     return rc == 0 ? gpucr_manifest_check_facts(ret, err) : rc;
 }
 

@@ -9,7 +9,11 @@
 #include "image/manifest.h"
 #include "job/job.h"
 
-/** Everything but phases and files. The tree is held, so that its threads stand still. */
+/** The options alone, which can be wrong: before anything is paused. */
+int gpucr_manifest_fill_options(const struct gpucr_job_options *options, struct gpucr_manifest *m,
+                                struct gpucr_error *err);
+
+/** The rest, but phases and files. The tree is held, so that its threads stand still. */
 int gpucr_manifest_fill(const struct gpucr_job *job, const struct gpucr_engine *engine,
                         struct gpucr_manifest *ret, struct gpucr_error *err);
 

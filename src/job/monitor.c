@@ -2,11 +2,11 @@
 #include "job/monitor.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <time.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/parallel.h"
 
 enum { REPORT_INTERVAL_MS = 200 };
 
@@ -55,17 +55,6 @@ static void *monitor_main(void *arg)
     return NULL;
 }
 
-static void start_thread(struct gpucr_monitor *monitor)
-{
-    sigset_t all;
-    sigset_t before;
-
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    monitor->thread_runs = pthread_create(&monitor->thread, NULL, monitor_main, monitor) == 0;
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
 void gpucr_monitor_done(struct gpucr_monitor *monitor)
 {
     if (monitor->thread_runs) {
@@ -85,7 +74,7 @@ void gpucr_monitor_begin(struct gpucr_monitor *monitor, const char *phase, uint6
 {
     gpucr_monitor_end(monitor, 0);
     if (monitor->options->progress && sample && !monitor->thread_runs)
-        start_thread(monitor);
+        monitor->thread_runs = gpucr_thread_start(&monitor->thread, monitor_main, monitor) == 0;
 
     GPUCR_SCOPED_LOCK(lock, &monitor->mutex);
     monitor->phase = phase;

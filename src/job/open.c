@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include <assert.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "job/job.h"
+#include "job/record.h"
 
 enum { DEFAULT_TIMEOUT_MS = 30000 };
 
@@ -46,7 +46,9 @@ int gpucr_job_open_to_look(struct gpucr_job *job, const struct gpucr_job_options
         .lock_fd = -1,
     };
     gpucr_monitor_init(&job->monitor, options, result);
+    gpucr_monitor_begin(&job->monitor, "open", 0, NULL, NULL);
     bind_driver(job);
+    gpucr_monitor_end(&job->monitor, 0);
     return 0;
 }
 
@@ -86,12 +88,15 @@ static void close_all(struct gpucr_job *job)
     (void)gpucr_tracer_free(job->tracer);
     (void)gpucr_nvml_close(job->nvml);
     (void)gpucr_driver_close(job->driver);
-    if (job->lock_fd >= 0)
-        (void)close(job->lock_fd);
+    gpucr_record_unlock(job->options, job->lock_pid, job->lock_fd);
     gpucr_monitor_done(&job->monitor);
 }
 
-/* What the process is now, from /proc and, where it can answer, from the driver. */
+/*
+ * What the process is now, by /proc and the driver's last answer: each step and each
+ * undo ends with one. It is not asked again here, where nothing would end a wait for a
+ * process that stops meanwhile.
+ */
 static enum gpucr_process_state read_state(struct gpucr_job *job, struct gpucr_process_result *p)
 {
     const struct gpucr_member *member = gpucr_group_find(&job->group, p->pid);
@@ -104,8 +109,9 @@ static enum gpucr_process_state read_state(struct gpucr_job *job, struct gpucr_p
         return GPUCR_PROCESS_GONE;
     /* In a frozen cgroup a held process shows another letter than T. */
     stopped = job->held || stat.state == 'T' || stat.state == 't';
-    if (member && !stopped && job->driver)
-        (void)job->driver->ops->get_state(job->driver, p->pid, &cuda, NULL);
+    /* Nobody asked the driver, so nothing was touched. */
+    if (!member && p->before == GPUCR_PROCESS_SUSPENDED)
+        return p->before;
     switch (cuda) {
     case GPUCR_CUDA_CHECKPOINTED:
         return stopped ? GPUCR_PROCESS_SUSPENDED : GPUCR_PROCESS_CHECKPOINTED;
@@ -155,8 +161,10 @@ static void undo_all(struct gpucr_job *job)
     gpucr_monitor_begin(&job->monitor, "rollback", 0, NULL, NULL);
     rc = gpucr_undo_run(&job->undo, &undo_error);
     gpucr_monitor_end(&job->monitor, 0);
-    if (rc < 0)
+    if (rc < 0) {
         gpucr_log(GPUCR_LOG_ERROR, "rollback: %s", undo_error.text);
+        job->unclean = true;
+    }
 }
 
 void gpucr_job_close_after_look(struct gpucr_job *job, int rc)
@@ -173,14 +181,15 @@ int gpucr_job_finish(struct gpucr_job *job, int rc)
     assert(rc >= 0 || result->error.code == rc);
     if (rc < 0)
         undo_all(job);
-    gpucr_monitor_end(&job->monitor, 0);
+    gpucr_monitor_begin(&job->monitor, "readback", 0, NULL, NULL);
     read_back(job);
+    gpucr_monitor_end(&job->monitor, 0);
     if (rc >= 0) {
         result->outcome = GPUCR_OUTCOME_DONE;
         result->error = (struct gpucr_error)GPUCR_ERROR_INIT;
-    } else if (!job->changed)
+    } else if (!job->changed && !job->unclean)
         result->outcome = GPUCR_OUTCOME_REFUSED;
-    else if (all_as_before(result))
+    else if (!job->unclean && all_as_before(result))
         result->outcome = GPUCR_OUTCOME_ROLLED_BACK;
     else
         result->outcome = GPUCR_OUTCOME_NOT_ROLLED_BACK;

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/text.h"
+#include "job/preflight.h"
 
 enum { DEFAULT_IDLE_MS = 120000, POLL_US = 5000 };
 
@@ -19,46 +19,49 @@ static bool is_taken(pid_t id)
     return access(path, F_OK) == 0;
 }
 
-static int describe(pid_t id, struct gpucr_error *err)
+static int describe(struct gpucr_job *job, pid_t id, struct gpucr_error *err)
 {
     struct gpucr_proc_stat stat;
     struct gpucr_proc_stat parent;
     int rc;
 
     if (gpucr_proc_stat_read(id, &stat, NULL) < 0)
-        return gpucr_error_set(err, GPUCR_ERR_EXISTS, "process id %d is taken", id);
-    if (stat.state != 'Z')
-        rc = gpucr_error_set(err, GPUCR_ERR_EXISTS,
-                             "process id %d is taken by process %d (%s); end it, or restore with "
-                             "--pid-namespace",
-                             id, stat.pid, stat.comm);
+        rc = gpucr_preflight_add(job, GPUCR_FINDING_PID_TAKEN, id, err, "process id %d is taken",
+                                 id);
+    else if (stat.state != 'Z')
+        rc = gpucr_preflight_add(job, GPUCR_FINDING_PID_TAKEN, id, err,
+                                 "process id %d is taken by process %d (%s)", id, stat.pid,
+                                 stat.comm);
     else if (gpucr_proc_stat_read(stat.parent_pid, &parent, NULL) == 0)
-        rc = gpucr_error_set(err, GPUCR_ERR_EXISTS,
-                             "process id %d still belongs to the ended process (%s), which its "
-                             "parent %d (%s) has not reaped",
-                             id, stat.comm, stat.parent_pid, parent.comm);
+        rc = gpucr_preflight_add(job, GPUCR_FINDING_PID_TAKEN, id, err,
+                                 "process id %d still belongs to the ended process (%s), which "
+                                 "its parent %d (%s) has not reaped",
+                                 id, stat.comm, stat.parent_pid, parent.comm);
     else
-        rc = gpucr_error_set(err, GPUCR_ERR_EXISTS,
-                             "process id %d still belongs to an ended process that nobody has "
-                             "reaped",
-                             id);
-    if (err)
-        (void)gpucr_copy_text(err->finding, sizeof(err->finding), "pid-taken");
-    return gpucr_error_pid(err, rc, id);
+        rc = gpucr_preflight_add(job, GPUCR_FINDING_PID_TAKEN, id, err,
+                                 "process id %d still belongs to an ended process that nobody has "
+                                 "reaped",
+                                 id);
+    return rc == 0 ? gpucr_preflight_verdict(job, err) : rc;
 }
 
-static int wait_free(pid_t id, struct gpucr_deadline deadline, struct gpucr_error *err)
+static int wait_free(struct gpucr_job *job, pid_t id, struct gpucr_deadline deadline,
+                     struct gpucr_error *err)
 {
     while (is_taken(id)) {
+        int rc = gpucr_job_check_cancel(job, err);
+
+        if (rc < 0)
+            return rc;
         if (gpucr_deadline_passed(deadline))
-            return describe(id, err);
+            return describe(job, id, err);
         gpucr_sleep_us(POLL_US);
     }
     return 0;
 }
 
-int gpucr_pids_wait_free(const struct gpucr_manifest *manifest, uint64_t timeout_ms,
-                         struct gpucr_error *err)
+int gpucr_pids_wait_free(struct gpucr_job *job, const struct gpucr_manifest *manifest,
+                         uint64_t timeout_ms, struct gpucr_error *err)
 {
     struct gpucr_deadline deadline = gpucr_deadline_in_ms(timeout_ms);
     int rc = 0;
@@ -66,9 +69,9 @@ int gpucr_pids_wait_free(const struct gpucr_manifest *manifest, uint64_t timeout
     for (size_t i = 0; rc == 0 && i < manifest->process_count; i++) {
         const struct gpucr_manifest_process *p = &manifest->processes[i];
 
-        rc = wait_free(p->pid, deadline, err);
+        rc = wait_free(job, p->pid, deadline, err);
         for (size_t k = 0; rc == 0 && k < p->thread_count; k++)
-            rc = wait_free(p->threads[k], deadline, err);
+            rc = wait_free(job, p->threads[k], deadline, err);
     }
     return rc;
 }

@@ -8,14 +8,15 @@
 
 #include "engine/engine.h"
 #include "image/manifest.h"
+#include "job/job.h"
 
 /**
  * Wait until every pid and tid of the image is free; after a kill that takes until
  * the parent has reaped it. GPUCR_ERR_EXISTS names who has it, and for a zombie the
- * parent that does not reap it.
+ * parent that does not reap it. GPUCR_ERR_CANCELLED when the caller of @p job asks to stop.
  */
-int gpucr_pids_wait_free(const struct gpucr_manifest *manifest, uint64_t timeout_ms,
-                         struct gpucr_error *err);
+int gpucr_pids_wait_free(struct gpucr_job *job, const struct gpucr_manifest *manifest,
+                         uint64_t timeout_ms, struct gpucr_error *err);
 
 /** The engine's options from the caller's. */
 struct gpucr_engine_options gpucr_engine_options_of(const struct gpucr_job_options *options);

@@ -10,6 +10,8 @@
 #include "base/log.h"
 #include "base/text.h"
 
+enum { FINDINGS_MAX = 200 };
+
 struct finding_kind {
     const char *name;
     enum gpucr_severity severity;
@@ -87,6 +89,15 @@ static bool is_forced(const struct gpucr_job_options *options, const char *name)
     return false;
 }
 
+bool gpucr_preflight_has(const struct gpucr_job *job, enum gpucr_finding_id id)
+{
+    for (size_t i = 0; i < job->result->finding_count; i++) {
+        if (strcmp(job->result->findings[i].name, kinds[id].name) == 0)
+            return true;
+    }
+    return false;
+}
+
 int gpucr_preflight_add(struct gpucr_job *job, enum gpucr_finding_id id, int32_t pid,
                         struct gpucr_error *err, const char *format, ...)
 {
@@ -96,6 +107,8 @@ int gpucr_preflight_add(struct gpucr_job *job, enum gpucr_finding_id id, int32_t
     struct gpucr_finding *f;
     va_list args;
 
+    if (result->finding_count >= FINDINGS_MAX && gpucr_preflight_has(job, id))
+        return 0;
     grown = reallocarray(result->findings, result->finding_count + 1, sizeof(*grown));
     if (!grown)
         return gpucr_error_no_memory(err);

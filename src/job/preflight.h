@@ -42,9 +42,15 @@ enum gpucr_finding_id {
     GPUCR_FINDING_MAX,
 };
 
-/** Record a finding about @p pid (0: the machine) with its sentence. */
+/**
+ * Record a finding about @p pid (0: the machine) with its sentence. Of a great many of
+ * one kind only the first ones are kept.
+ */
 int gpucr_preflight_add(struct gpucr_job *job, enum gpucr_finding_id id, int32_t pid,
                         struct gpucr_error *err, const char *format, ...) GPUCR_PRINTF(5, 6);
+
+/** Is there a finding of that name? */
+bool gpucr_preflight_has(const struct gpucr_job *job, enum gpucr_finding_id id);
 
 /**
  * Checks of each process from /proc alone. They come before the driver is asked: a
@@ -54,6 +60,12 @@ int gpucr_preflight_processes(struct gpucr_job *job, struct gpucr_error *err);
 
 /** Checks that need the driver's answers: CUDA state, hold, host memory. */
 int gpucr_preflight_tree(struct gpucr_job *job, struct gpucr_error *err);
+
+/**
+ * The tree can be held by SIGSTOP alone, because of @p why: a finding, once. Also where
+ * a cgroup that looked as if it could be frozen could not.
+ */
+int gpucr_preflight_weak_hold(struct gpucr_job *job, const char *why, struct gpucr_error *err);
 
 /** Descriptors, sockets and sessions that CRIU cannot dump. */
 int gpucr_preflight_dump(struct gpucr_job *job, struct gpucr_error *err);

@@ -84,16 +84,15 @@ static int check_process(struct gpucr_job *job, const struct gpucr_process_resul
  * kernel sends SIGHUP and SIGCONT to the group if a member is stopped
  * (kernel/exit.c). Only a frozen cgroup withstands that.
  */
-static int check_hold(struct gpucr_job *job, struct gpucr_error *err)
+int gpucr_preflight_weak_hold(struct gpucr_job *job, const char *why, struct gpucr_error *err)
 {
-    struct gpucr_error why = GPUCR_ERROR_INIT;
     pid_t group = 0;
     pid_t link = 0;
     struct gpucr_proc_stat stat;
-    bool frozen = gpucr_hold_can_freeze(job->options->pid, &why) == 1;
     int rc;
 
-    if (job->operation != GPUCR_OPERATION_SUSPEND || frozen)
+    if (gpucr_preflight_has(job, GPUCR_FINDING_WEAK_HOLD) ||
+        gpucr_preflight_has(job, GPUCR_FINDING_ORPHANABLE_GROUP))
         return 0;
     rc = gpucr_tree_orphanable(&job->tree, &group, &link, err);
     if (rc < 0)
@@ -103,12 +102,21 @@ static int check_hold(struct gpucr_job *job, struct gpucr_error *err)
             job, GPUCR_FINDING_ORPHANABLE_GROUP, job->options->pid, err,
             "when process %d (%s) exits, the kernel sends SIGHUP and wakes the suspended process "
             "group %d; its cgroup cannot be frozen here: %s",
-            link, gpucr_proc_stat_read(link, &stat, NULL) == 0 ? stat.comm : "gone", group,
-            why.text);
+            link, gpucr_proc_stat_read(link, &stat, NULL) == 0 ? stat.comm : "gone", group, why);
     return gpucr_preflight_add(job, GPUCR_FINDING_WEAK_HOLD, 0, err,
                                "a SIGCONT from anybody would wake the suspended processes without "
                                "their GPU; their cgroup cannot be frozen here: %s",
-                               why.text);
+                               why);
+}
+
+static int check_hold(struct gpucr_job *job, struct gpucr_error *err)
+{
+    struct gpucr_error why = GPUCR_ERROR_INIT;
+
+    if (job->operation != GPUCR_OPERATION_SUSPEND ||
+        gpucr_hold_can_freeze(job->options->pid, &why) == 1)
+        return 0;
+    return gpucr_preflight_weak_hold(job, why.text, err);
 }
 
 static int check_cuda(struct gpucr_job *job, struct gpucr_error *err)
@@ -164,17 +172,51 @@ static int check_memory(struct gpucr_job *job, struct gpucr_error *err)
                                (unsigned long long)(available_kib >> 10));
 }
 
+/* Stopped or frozen: a record of a process that runs is left over and says nothing. */
+static bool is_held(const struct gpucr_process_result *p)
+{
+    char folder[GPUCR_CGROUP_PATH_BYTES];
+    struct gpucr_cgroups cgroups = {0};
+    bool frozen;
+
+    if (p->was_stopped)
+        return true;
+    frozen = gpucr_cgroups_open(&cgroups, NULL) == 0 &&
+             gpucr_cgroup_frozen(&cgroups, p->pid, folder) == 1;
+    gpucr_cgroups_done(&cgroups);
+    return frozen;
+}
+
+static void mark_suspended(struct gpucr_job *job, const struct gpucr_record *record)
+{
+    for (size_t i = 0; i < job->result->process_count; i++) {
+        struct gpucr_process_result *p = &job->result->processes[i];
+        const struct gpucr_record_process *r = gpucr_record_process(record, p->pid, p->start_ticks);
+
+        if (r)
+            p->before = r->is_cuda ? GPUCR_PROCESS_SUSPENDED : GPUCR_PROCESS_STOPPED;
+    }
+}
+
 static int check_record(struct gpucr_job *job, struct gpucr_error *err)
 {
     const struct gpucr_process_result *root = gpucr_job_process(job, job->options->pid);
     struct gpucr_record record = {0};
-    int found = gpucr_record_read(job->options, job->options->pid, &record, err);
-    bool ours = found == 1 && root && record.count > 0 &&
-                record.processes[0].start_ticks == root->start_ticks;
+    int found = gpucr_record_find(job->options, job->options->pid, root->start_ticks, &record, err);
+    int32_t record_root = record.root_pid;
 
+    if (found == 1 && is_held(root))
+        mark_suspended(job, &record);
+    else if (found == 1)
+        found = 0;
     gpucr_record_done(&record);
-    if (found < 0 || !ours)
-        return found < 0 ? found : 0;
+    if (found != 1)
+        return found;
+    if (record_root != root->pid)
+        return gpucr_preflight_add(job, GPUCR_FINDING_ALREADY_SUSPENDED, root->pid, err,
+                                   "process %d (%s) is suspended already, with the tree of "
+                                   "process %d",
+                                   root->pid, root->name, record_root);
     return gpucr_preflight_add(job, GPUCR_FINDING_ALREADY_SUSPENDED, root->pid, err,
                                "process %d (%s) and its tree are suspended already", root->pid,
                                root->name);
@@ -206,7 +248,8 @@ int gpucr_preflight_processes(struct gpucr_job *job, struct gpucr_error *err)
 
     if (job->operation != GPUCR_OPERATION_RESUME) {
         rc = check_record(job, err);
-        if (rc == 0)
+        /* The frozen cgroup of a suspended tree is ours: said once is enough. */
+        if (rc == 0 && job->result->finding_count == 0)
             rc = check_frozen(job, err);
     }
     for (size_t i = 0; rc == 0 && i < job->result->process_count; i++)

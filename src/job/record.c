@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "base/text.h"
 
-enum { RECORD_VERSION = 1, RECORD_BYTES_MAX = 16 << 20, RECORDS_MAX = 65536 };
+enum { RECORD_VERSION = 1, RECORD_BYTES_MAX = 16 << 20, RECORDS_MAX = 65536, DEPTH_MAX = 1000 };
 
 void gpucr_record_done(struct gpucr_record *record)
 {
@@ -284,9 +284,9 @@ void gpucr_record_remove(const struct gpucr_job_options *options, int32_t root_p
         gpucr_warn("cannot remove the record %s, ignoring", name);
 }
 
-int gpucr_record_walk(const struct gpucr_job_options *options,
-                      void (*fn)(void *arg, const struct gpucr_record *record), void *arg,
-                      struct gpucr_error *err)
+static int walk(const struct gpucr_job_options *options,
+                void (*fn)(void *arg, struct gpucr_record *record), void *arg,
+                struct gpucr_error *err)
 {
     GPUCR_AUTO_DIR DIR *dir = NULL;
     int dir_fd = -1;
@@ -298,16 +298,167 @@ int gpucr_record_walk(const struct gpucr_job_options *options,
     if (rc < 0)
         return rc;
     dir = fdopendir(dir_fd);
-    if (!dir)
-        return gpucr_error_errno(err, errno, "cannot read the state folder");
-    for (struct dirent *e = readdir(dir); e && left-- > 0; e = readdir(dir)) {
+    if (!dir) {
+        rc = gpucr_error_errno(err, errno, "cannot read the state folder");
+        (void)close(dir_fd);
+        return rc;
+    }
+    for (struct dirent *e = readdir(dir); e && left > 0; e = readdir(dir)) {
         struct gpucr_record record = {0};
 
         if (!gpucr_starts_with(e->d_name, "suspended-") || !gpucr_ends_with(e->d_name, ".json"))
             continue;
+        left--;
         if (read_named(dirfd(dir), e->d_name, &record, NULL) == 1)
             fn(arg, &record);
         gpucr_record_done(&record);
+    }
+    return 0;
+}
+
+struct reader {
+    void (*fn)(void *arg, const struct gpucr_record *record);
+    void *arg;
+};
+
+static void show_record(void *arg, struct gpucr_record *record)
+{
+    const struct reader *reader = arg;
+
+    reader->fn(reader->arg, record);
+}
+
+int gpucr_record_walk(const struct gpucr_job_options *options,
+                      void (*fn)(void *arg, const struct gpucr_record *record), void *arg,
+                      struct gpucr_error *err)
+{
+    struct reader reader = {.fn = fn, .arg = arg};
+
+    return walk(options, show_record, &reader, err);
+}
+
+struct find {
+    int32_t pid;
+    uint64_t start_ticks;
+    struct gpucr_record *ret;
+    int found;
+};
+
+const struct gpucr_record_process *gpucr_record_process(const struct gpucr_record *record,
+                                                        int32_t pid, uint64_t start_ticks)
+{
+    for (size_t i = 0; i < record->count; i++) {
+        if (record->processes[i].pid == pid && record->processes[i].start_ticks == start_ticks)
+            return &record->processes[i];
+    }
+    return NULL;
+}
+
+static void find_in(void *arg, struct gpucr_record *record)
+{
+    struct find *find = arg;
+
+    if (find->found || !gpucr_record_process(record, find->pid, find->start_ticks))
+        return;
+    *find->ret = *record;
+    *record = (struct gpucr_record){0};
+    find->found = 1;
+}
+
+int gpucr_record_find(const struct gpucr_job_options *options, int32_t pid, uint64_t start_ticks,
+                      struct gpucr_record *ret, struct gpucr_error *err)
+{
+    struct find find = {.pid = pid, .start_ticks = start_ticks, .ret = ret};
+    struct gpucr_record own = {0};
+    int rc = gpucr_record_read(options, pid, &own, err);
+
+    if (rc == 1)
+        find_in(&find, &own);
+    gpucr_record_done(&own);
+    if (rc >= 0 && !find.found)
+        rc = walk(options, find_in, &find, err);
+    return rc < 0 ? rc : find.found;
+}
+
+static void lock_name(int32_t pid, char *ret, size_t size)
+{
+    (void)snprintf(ret, size, "lock-%d", pid);
+}
+
+static int open_lock(int dir_fd, int32_t pid, int *ret, struct gpucr_error *err)
+{
+    char name[48];
+    char owner[32] = "";
+    int rc;
+
+    lock_name(pid, name, sizeof(name));
+    *ret = openat(dir_fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (*ret < 0)
+        return gpucr_error_errno(err, errno, "cannot open the lock of process %d", pid);
+    if (flock(*ret, LOCK_EX | LOCK_NB) == 0)
+        return 0;
+    (void)gpucr_file_read_small(dir_fd, name, owner, sizeof(owner));
+    rc = gpucr_error_set(err, GPUCR_ERR_BUSY, "another gpucr (process %s) works on process %d",
+                         owner[0] ? owner : "unknown", pid);
+    return gpucr_error_pid(err, rc, pid);
+}
+
+static bool is_below(pid_t pid, pid_t ancestor)
+{
+    struct gpucr_proc_stat stat;
+
+    for (int depth = 0; depth < DEPTH_MAX && pid > 1; depth++) {
+        if (gpucr_proc_stat_read(pid, &stat, NULL) < 0)
+            return false;
+        pid = stat.parent_pid;
+        if (pid == ancestor)
+            return true;
+    }
+    return false;
+}
+
+/* A lock that nobody holds was left by a gpucr that was killed. */
+static bool is_locked(int dir_fd, const char *name)
+{
+    GPUCR_AUTO_FD int fd = openat(dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+
+    return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0;
+}
+
+/*
+ * Trees overlap: two of them are one job when the root of one lies below the other. Our
+ * own lock is in the folder already, so of two that begin at once at least one sees the
+ * other.
+ */
+static int check_overlap(int dir_fd, int32_t pid, struct gpucr_error *err)
+{
+    GPUCR_AUTO_DIR DIR *dir = NULL;
+    int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int left = RECORDS_MAX;
+
+    dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!dir) {
+        int rc = gpucr_error_errno(err, errno, "cannot read the state folder");
+
+        gpucr_cleanup_fd(&fd);
+        return rc;
+    }
+    for (struct dirent *e = readdir(dir); e && left-- > 0; e = readdir(dir)) {
+        uint64_t other;
+        int rc;
+
+        if (!gpucr_starts_with(e->d_name, "lock-") ||
+            !gpucr_parse_u64(e->d_name + strlen("lock-"), 10, &other) || other > INT32_MAX ||
+            (int32_t)other == pid)
+            continue;
+        if ((!is_below(pid, (pid_t)other) && !is_below((pid_t)other, pid)) ||
+            !is_locked(dir_fd, e->d_name))
+            continue;
+        rc = gpucr_error_set(err, GPUCR_ERR_BUSY,
+                             "another gpucr works on process %d, whose tree overlaps with that of "
+                             "process %d",
+                             (int)other, pid);
+        return gpucr_error_pid(err, rc, pid);
     }
     return 0;
 }
@@ -317,25 +468,45 @@ int gpucr_record_lock(const struct gpucr_job_options *options, int32_t pid, int 
 {
     GPUCR_AUTO_FD int dir_fd = -1;
     GPUCR_AUTO_FD int fd = -1;
+    char owner[32];
     char name[48];
-    char owner[32] = "";
-    int rc = state_open(options, true, &dir_fd, err);
+    struct stat st = {0};
+    int rc;
 
+    if (pid <= 0)
+        return gpucr_error_set(err, GPUCR_ERR_USAGE, "%d is not the pid of a process", pid);
+    rc = state_open(options, true, &dir_fd, err);
     if (rc < 0)
         return rc;
-    (void)snprintf(name, sizeof(name), "lock-%d", pid);
-    fd = openat(dir_fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0)
-        return gpucr_error_errno(err, errno, "cannot open the lock of process %d", pid);
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        (void)gpucr_file_read_small(dir_fd, name, owner, sizeof(owner));
-        rc = gpucr_error_set(err, GPUCR_ERR_BUSY, "another gpucr (process %s) works on process %d",
-                             owner[0] ? owner : "unknown", pid);
-        return gpucr_error_pid(err, rc, pid);
-    }
+    do { /* the holder before us may have removed the file between our open and our lock */
+        gpucr_cleanup_fd(&fd);
+        fd = -1;
+        rc = open_lock(dir_fd, pid, &fd, err);
+    } while (rc == 0 && fstat(fd, &st) == 0 && st.st_nlink == 0);
+    if (rc < 0)
+        return rc;
     (void)snprintf(owner, sizeof(owner), "%d", (int)getpid());
     if (ftruncate(fd, 0) < 0 || pwrite(fd, owner, strlen(owner), 0) < 0)
         return gpucr_error_errno(err, errno, "cannot write the lock of process %d", pid);
+    rc = check_overlap(dir_fd, pid, err);
+    if (rc < 0) {
+        lock_name(pid, name, sizeof(name));
+        (void)unlinkat(dir_fd, name, 0);
+        return rc;
+    }
     *ret_fd = gpucr_steal_fd(&fd);
     return 0;
+}
+
+void gpucr_record_unlock(const struct gpucr_job_options *options, int32_t pid, int fd)
+{
+    GPUCR_AUTO_FD int dir_fd = -1;
+    char name[48];
+
+    if (fd < 0)
+        return;
+    lock_name(pid, name, sizeof(name));
+    if (state_open(options, false, &dir_fd, NULL) == 0)
+        (void)unlinkat(dir_fd, name, 0);
+    (void)close(fd);
 }

@@ -44,6 +44,17 @@ int gpucr_record_write(const struct gpucr_job_options *options, const struct gpu
 int gpucr_record_read(const struct gpucr_job_options *options, int32_t root_pid,
                       struct gpucr_record *ret, struct gpucr_error *err);
 
+/**
+ * The record that names the process @p pid which began at @p start_ticks: its own, or that
+ * of the tree with which it was suspended. Returns 1 if there is one, else 0.
+ */
+int gpucr_record_find(const struct gpucr_job_options *options, int32_t pid, uint64_t start_ticks,
+                      struct gpucr_record *ret, struct gpucr_error *err);
+
+/** Entry of that process, or NULL. */
+const struct gpucr_record_process *gpucr_record_process(const struct gpucr_record *record,
+                                                        int32_t pid, uint64_t start_ticks);
+
 void gpucr_record_remove(const struct gpucr_job_options *options, int32_t root_pid);
 
 /** Call @p fn for every record that fits this boot. */
@@ -53,9 +64,13 @@ int gpucr_record_walk(const struct gpucr_job_options *options,
 
 /**
  * One gpucr per target: a lock that ends with the descriptor. GPUCR_ERR_BUSY names
- * the process that holds it.
+ * the process that holds it. It is taken before the target is looked at: what was seen
+ * while another one worked on it is not true any more.
  */
 int gpucr_record_lock(const struct gpucr_job_options *options, int32_t pid, int *ret_fd,
                       struct gpucr_error *err);
+
+/** Remove the lock's file and close it. Negative @p fd: nothing. */
+void gpucr_record_unlock(const struct gpucr_job_options *options, int32_t pid, int fd);
 
 #endif

@@ -6,14 +6,20 @@
 #include <sys/wait.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "image/reader.h"
-#include "job/job.h"
+#include "job/look.h"
 #include "job/pids_free.h"
 #include "job/preflight.h"
 
-enum { DEFAULT_PID_WAIT_MS = 10000, KILL_WAIT_MS = 30000 };
+enum {
+    DEFAULT_PID_WAIT_MS = 10000,
+    KILL_WAIT_MS = 30000,
+    HOLD_WAIT_MS = 5000,
+    HOLD_POLL_US = 1000
+};
 
 struct restore {
     struct gpucr_job job;
@@ -53,8 +59,11 @@ static int look(struct restore *r, struct gpucr_error *err)
         rc = gpucr_preflight_restore(job, r->manifest, err);
     if (rc == 0)
         rc = gpucr_preflight_verdict(job, err);
+    /* Two restores of one image must not take each other's processes for their own. */
     if (rc == 0 && !job->options->pid_namespace)
-        rc = gpucr_pids_wait_free(r->manifest, wait_ms, err);
+        rc = gpucr_job_lock(job, r->manifest->root_pid, err);
+    if (rc == 0 && !job->options->pid_namespace)
+        rc = gpucr_pids_wait_free(job, r->manifest, wait_ms, err);
     gpucr_monitor_end(&job->monitor, 0);
     return gpucr_error_stage(err, rc, GPUCR_STAGE_PREFLIGHT);
 }
@@ -106,6 +115,7 @@ static int kill_tree(void *arg, struct gpucr_error *err)
         ;
     wait_ends(&tree);
     gpucr_tree_done(&tree);
+    r->job.result->root_pid = 0;
     return 0;
 }
 
@@ -138,6 +148,8 @@ static int run_engine(struct restore *r, struct gpucr_error *err)
     gpucr_monitor_end(&job->monitor, job->result->image_bytes);
     if (rc < 0) {
         copy_log(job->result, &log);
+        /* The engine says by this code that it could not end all that it had begun. */
+        job->unclean = rc == GPUCR_ERR_VERIFY;
         return gpucr_error_stage(err, rc, GPUCR_STAGE_ENGINE_RESTORE);
     }
     gpucr_undo_push(&job->undo, "what was restored is ended", kill_tree, r);
@@ -180,8 +192,28 @@ static int take_process(struct restore *r, const struct gpucr_proc_stat *stat,
     (void)memcpy(p->gpus, m->gpus, sizeof(p->gpus[0]) * m->gpu_count);
     if (p->is_cuda)
         rc = gpucr_group_add(&job->group, p->pid, true, err);
-    if (p->is_cuda && rc == 0)
+    if (p->is_cuda && rc == 0 &&
+        (m->cuda_state == GPUCR_CUDA_LOCKED || m->cuda_state == GPUCR_CUDA_CHECKPOINTED))
         gpucr_group_find(&job->group, p->pid)->goal = (enum gpucr_cuda_state)m->cuda_state;
+    return rc;
+}
+
+/*
+ * The engine has seen the leaders stopped; the other threads of a process get there a
+ * moment later, without an instruction of the program in between.
+ */
+static int wait_held(const struct gpucr_hold *hold, struct gpucr_error *err)
+{
+    struct gpucr_deadline deadline = gpucr_deadline_in_ms(HOLD_WAIT_MS);
+    struct gpucr_error why = GPUCR_ERROR_INIT;
+    int rc = gpucr_hold_check(hold, &why);
+
+    while (rc == GPUCR_ERR_VERIFY && !gpucr_deadline_passed(deadline)) {
+        gpucr_sleep_us(HOLD_POLL_US);
+        rc = gpucr_hold_check(hold, &why);
+    }
+    if (rc < 0 && err)
+        *err = why;
     return rc;
 }
 
@@ -209,8 +241,9 @@ static int take_tree(struct restore *r, struct gpucr_error *err)
     if (rc == 0)
         rc = gpucr_hold_adopt(&pids, was_stopped, &job->hold, err);
     if (rc == 0)
-        rc = gpucr_hold_check(job->hold, err);
+        rc = wait_held(job->hold, err);
     job->held = rc == 0;
+    gpucr_job_note_bytes(job);
     gpucr_pids_done(&pids);
     free(was_stopped);
     return gpucr_error_stage(err, rc, GPUCR_STAGE_READBACK);
@@ -229,6 +262,29 @@ static int check_group(struct gpucr_job *job, size_t expected, struct gpucr_erro
     return gpucr_group_verify(&job->group, GPUCR_CUDA_CHECKPOINTED, err);
 }
 
+static bool has_cuda(const struct gpucr_manifest *manifest)
+{
+    for (size_t i = 0; i < manifest->process_count; i++) {
+        if (manifest->processes[i].is_cuda)
+            return true;
+    }
+    return false;
+}
+
+/* A driver that does not come up is a reason not to begin. */
+static int init_driver(struct restore *r, struct gpucr_error *err)
+{
+    struct gpucr_job *job = &r->job;
+    int rc;
+
+    if (!has_cuda(r->manifest))
+        return 0;
+    gpucr_monitor_begin(&job->monitor, "driver-init", 0, NULL, NULL);
+    rc = gpucr_driver_wait_init(job->driver, err);
+    gpucr_monitor_end(&job->monitor, 0);
+    return gpucr_error_stage(err, rc, GPUCR_STAGE_PREFLIGHT);
+}
+
 static int restore(struct restore *r, struct gpucr_error *err)
 {
     struct gpucr_job *job = &r->job;
@@ -236,6 +292,8 @@ static int restore(struct restore *r, struct gpucr_error *err)
 
     if (rc == 0)
         rc = verify(r, err);
+    if (rc == 0)
+        rc = init_driver(r, err);
     if (rc == 0)
         rc = gpucr_image_work_dir(r->work_path, sizeof(r->work_path), &r->work_fd, err);
     if (rc == 0)

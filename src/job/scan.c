@@ -219,10 +219,19 @@ int gpucr_job_probe(struct gpucr_job *job, struct gpucr_error *err)
             p->before = state_of(member);
         /* Who was locked or checkpointed by its owner before is so afterwards. */
         member->goal = member->before;
-        if (!member->device_bytes)
-            member->device_bytes = p->device_bytes;
     }
     return rc;
+}
+
+void gpucr_job_note_bytes(struct gpucr_job *job)
+{
+    for (size_t i = 0; i < job->group.count; i++) {
+        struct gpucr_member *member = &job->group.members[i];
+        const struct gpucr_process_result *p = gpucr_job_process(job, member->pid);
+
+        if (p)
+            member->device_bytes = p->device_bytes;
+    }
 }
 
 uint64_t gpucr_job_device_bytes(const struct gpucr_job *job)

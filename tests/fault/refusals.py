@@ -68,7 +68,7 @@ def criu_hangs_in_dump(machine):
     image = machine.path("image")
     criu = criu_script(machine, f"""
 (while ! grep -qs "Dumping pages" {machine.dir}/.image.*/logs/*.log; do :; done
-for p in $(ps -o pid= --ppid $$) $$; do kill -STOP $p; done) >/dev/null 2>&1 &
+kill -STOP $$) >/dev/null 2>&1 &
 exec {find_criu()} "$@" """)
     before = program.goes_on()
     result = machine.gpucr("checkpoint", "--pid", program.pid, "-o", image, "--criu", criu,
@@ -331,6 +331,19 @@ def driver_faults(machine):
             program.goes_on()
 
 
+def unverified_is_said(machine):
+    """When the tree cannot be verified after a refused dump, that is what is reported."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    program = machine.start(sys.executable, os.path.join(here, "holder.py"), "tcp", ready=False)
+    wait_until(lambda: "ready" in program.output(), 10, "ready")
+    result = machine.gpucr("checkpoint", "--pid", program.pid, "-o", machine.path("image"),
+                           "--force", "tcp-established", expect=4,
+                           env={"GPUCR_FAULT": "snapshot.repair"})
+    check(result["outcome"] == "not-rolled-back", result["outcome"])
+    check("snapshot.repair" in result["error"]["text"], result["error"])
+    check("criu refused the dump" in result["error"]["text"], result["error"])
+
+
 def fault_points(machine):
     """The named fault points of the flow: failed there, rolled back."""
     program = machine.counter("--mib", "16")
@@ -339,6 +352,7 @@ def fault_points(machine):
     checkpoint = ("checkpoint", "--pid", program.pid, "-o", image)
     points = [("job.lock", suspend), ("job.hold", suspend), ("job.checkpoint", suspend),
               ("suspend.record", suspend), ("checkpoint.dump", checkpoint),
+              ("snapshot.take", checkpoint),
               ("checkpoint.commit", checkpoint)]
     for point, command in points:
         before = program.goes_on()
@@ -368,4 +382,4 @@ if __name__ == "__main__":
     run_tests([criu_missing, criu_hangs_at_start, criu_hangs_in_dump, image_exists,
                image_not_writable, disk_full, no_permission, pid_not_there, traced_by_gdb,
                not_cuda, criu_refuses, session_outside, pid_taken, file_missing, image_damaged,
-               image_unsafe, driver_faults, fault_points])
+               image_unsafe, driver_faults, unverified_is_said, fault_points])
