@@ -13,7 +13,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 JOBS ?= $(shell nproc)
 
-.PHONY: all build demo check bench install portable fuzz clean
+.PHONY: all build demo check bench install portable clean
 
 all: build
 
@@ -22,7 +22,7 @@ build:
 	@scripts/build release $(JOBS)
 
 demo:
-	@scripts/install-deps --for demo
+	@scripts/install-deps --for build
 	@scripts/get-criu --quiet >/dev/null
 	@scripts/build release $(JOBS)
 	@scripts/demo
@@ -33,7 +33,7 @@ check:
 	@scripts/check-all $(JOBS)
 
 bench:
-	@scripts/install-deps --for demo
+	@scripts/install-deps --for bench
 	@scripts/get-criu --quiet >/dev/null
 	@scripts/build release $(JOBS)
 	@bench/run build/release

@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """docs/findings.md lists exactly the findings of the preflight, as its table has them.
 
-usage: test_findings_page.py SOURCE_DIR
+usage: test_findings_page.py SOURCE_DIR [--update]
+
+With --update the page's table is written anew from the code; what a finding means stays
+as it was written by hand, and is empty for a new one.
 """
 import glob
 import os
@@ -44,6 +47,20 @@ def in_code():
     return found
 
 
+def update():
+    page = read("docs/findings.md")
+    meanings = {plain(row[0]): row[4] for row in table(page, "name")}
+    found = in_code()
+    lines = []
+    for one in (found[c] for c in constants()):
+        code = f"`{one['code']}`" if one["code"] else ""
+        lines.append(f"| `{one['name']}` | {one['severity']} | {one['force']} | {code} | "
+                     f"{meanings.get(one['name'], '')} | {one['remedy']} |")
+    head = page[: re.search(r"^\| name \|.*\n\|.*\n", page, re.M).end()]
+    with open(os.path.join(SOURCE, "docs/findings.md"), "w", encoding="utf-8") as f:
+        f.write(head + "\n".join(lines) + "\n")
+
+
 class Page(unittest.TestCase):
     maxDiff = None
 
@@ -74,4 +91,7 @@ class Page(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    if sys.argv[2:] == ["--update"]:
+        update()
+        sys.exit(0)
     unittest.main(argv=sys.argv[:1])
