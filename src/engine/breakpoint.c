@@ -24,7 +24,7 @@ enum {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool fire;
 
-__attribute__((noinline, noclone)) static void target(void)
+__attribute__((noinline)) static void target(void)
 {
     __asm__ volatile("" ::: "memory");
 }

@@ -18,6 +18,8 @@
 #include "base/text.h"
 #include "engine/criu_spawn.h"
 
+enum { EXIT_MS = 1000 };
+
 /* criu runs tar, ip, iptables and action scripts by name. */
 #define PATH_FOLDERS  "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define PATH_VARIABLE "PATH=" PATH_FOLDERS
@@ -75,15 +77,15 @@ int gpucr_criu_channel_open(const struct gpucr_criu_start *start, struct gpucr_c
     int rc = gpucr_criu_channel_prepare(&channel, &theirs, err);
 
     if (rc == 0) {
-        struct gpucr_spawn spawn = {
-            .path = start->path,
-            .argv = argv,
-            .envp = envp,
-            .fds = {start->terminal_fd, channel.output_fd, channel.output_fd, theirs,
-                    start->config_fd, start->images_fd, start->work_fd},
-            .fd_count = 7,
-            .block_sigchld = start->block_sigchld,
-            .own_group = start->terminal_fd < 0};
+        struct gpucr_spawn spawn = {.path = start->path,
+                                    .argv = argv,
+                                    .envp = envp,
+                                    .fds = {start->terminal_fd, channel.output_fd,
+                                            channel.output_fd, theirs, start->config_fd,
+                                            start->images_fd, start->work_fd},
+                                    .fd_count = 7,
+                                    .block_sigchld = start->block_sigchld,
+                                    .own_group = start->terminal_fd < 0};
 
         gpucr_criu_environment(start, envp);
         rc = gpucr_spawn(&spawn, &channel.pid, &channel.pidfd, err);
@@ -133,8 +135,11 @@ int gpucr_criu_channel_send(const struct gpucr_criu_channel *channel,
 
 static int say_ended(const struct gpucr_criu_channel *channel, struct gpucr_error *err)
 {
+    struct pollfd ended = {.fd = channel->pidfd, .events = POLLIN};
     siginfo_t info = {0};
 
+    /* A process closes its files a little before it has ended. */
+    (void)poll(&ended, 1, EXIT_MS);
     /* Without reaping it: clean-up still wants its pid. (CLD_TRAPPED: it is being traced.) */
     if (channel->pid <= 0 ||
         waitid(P_PID, (id_t)channel->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0)

@@ -44,7 +44,10 @@ struct gpucr_criu_channel {
     bool is_foreign; /* the child of a keeper: not ours to reap */
 };
 
-#define GPUCR_CRIU_CHANNEL_INIT {.pidfd = -1, .socket = -1, .output_fd = -1}
+#define GPUCR_CRIU_CHANNEL_INIT                                                                    \
+    {                                                                                              \
+        .pidfd = -1, .socket = -1, .output_fd = -1                                                 \
+    }
 
 /** Is the program in criu's PATH? Its path goes to @p ret (may be NULL). */
 bool gpucr_criu_program(const char *name, char *ret, size_t size);

@@ -144,11 +144,11 @@ static int record_process(struct gpucr_criu_descriptors *descriptors, pid_t pid,
                               : gpucr_error_errno(err, errno, "cannot open process %d", (int)pid);
     rc = gpucr_fds_walk(pid, pid, record_fd, &walk, &local);
     if (local.code == GPUCR_ERR_NOT_FOUND)
-        return 0; /* a zombie has no descriptors */
+        return 0;                   /* a zombie has no descriptors */
     if (rc != 0 && local.code == 0) /* record_fd()'s */
         rc = gpucr_error_pid(
-            err,
-            gpucr_error_errno(err, -rc, "cannot look at the sockets of process %d", (int)pid), pid);
+            err, gpucr_error_errno(err, -rc, "cannot look at the sockets of process %d", (int)pid),
+            pid);
     else if (rc != 0 && err)
         *err = local;
     return rc;
@@ -215,8 +215,7 @@ static int put_terminal(int fd, const struct record *record)
 static int restore_record(const struct record *record, size_t *count, struct gpucr_error *err)
 {
     GPUCR_AUTO_FD int pidfd = (int)syscall(SYS_pidfd_open, record->pid, 0U);
-    GPUCR_AUTO_FD int fd =
-        pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, record->fd, 0U);
+    GPUCR_AUTO_FD int fd = pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, record->fd, 0U);
     int rc;
 
     if (fd < 0)

@@ -25,6 +25,7 @@
 #include "engine/criu_rollback.h"
 #include "engine/criu_spawn.h"
 #include "engine/criu_watch.h"
+#include "engine/keeper.h"
 #include "proc/ident.h"
 
 enum { END_MS = 30000, GONE_MS = 10000 };
@@ -35,6 +36,8 @@ struct dump {
     enum gpucr_criu_rights rights;
     struct gpucr_criu_channel channel;
     struct gpucr_criu_watch watch;
+    struct gpucr_keeper keeper; /* criu's parent, where criu works in another pid namespace */
+    pid_t root;                 /* as criu sees it */
     struct gpucr_criu_guard *guard;
     struct gpucr_criu_rollback *rollback;
     bool asked;                      /* criu has the request: it may have touched the tree */
@@ -56,6 +59,26 @@ static void spare_from_oom(pid_t pid)
         gpucr_debug("criu is not spared from the lack of memory: %s", strerror(errno));
 }
 
+/*
+ * criu dumps a tree whose root is the first process of another pid namespace from
+ * outside. Any other tree there (one restored with a namespace of its own, where the
+ * first process is the keeper) it dumps only from inside.
+ */
+static bool lives_elsewhere(pid_t root, pid_t *ret_inside)
+{
+    struct gpucr_proc_status status;
+    struct stat own, other;
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)root);
+    if (stat("/proc/self/ns/pid", &own) != 0 || stat(path, &other) != 0 ||
+        own.st_ino == other.st_ino || gpucr_proc_status_read(root, &status, NULL) != 0 ||
+        status.ns_level_count == 0 || status.ns_pids[status.ns_level_count - 1] == 1)
+        return false;
+    *ret_inside = status.ns_pids[status.ns_level_count - 1];
+    return true;
+}
+
 static int start(struct dump *dump, struct gpucr_error *err)
 {
     const struct gpucr_engine_dump *request = dump->request;
@@ -73,7 +96,11 @@ static int start(struct dump *dump, struct gpucr_error *err)
     if (mkdirat(request->work_fd, GPUCR_CRIU_PLUGIN_DIR, 0700) != 0 && errno != EEXIST)
         return gpucr_error_errno(err, errno, "cannot create criu's empty plugin folder");
     start.config_fd = config_fd;
-    rc = gpucr_criu_channel_open(&start, &dump->channel, err);
+    dump->root = request->root;
+    if (lives_elsewhere(request->root, &dump->root))
+        rc = gpucr_keeper_join(&start, request->root, &dump->keeper, &dump->channel, err);
+    else
+        rc = gpucr_criu_channel_open(&start, &dump->channel, err);
     if (rc == 0) {
         spare_from_oom(dump->channel.pid);
         dump->guard = gpucr_criu_guard_start(dump->channel.pid, dump->channel.pidfd);
@@ -91,7 +118,7 @@ static int ask(struct dump *dump, struct gpucr_error *err)
     options.images_dir = (char *)GPUCR_CRIU_IMAGES_PATH;
     options.config_file = (char *)GPUCR_CRIU_CONFIG_PATH;
     options.has_pid = 1;
-    options.pid = request->root;
+    options.pid = dump->root;
     options.has_leave_running = 1;
     options.leave_running = request->leave_running;
     options.has_log_level = 1;
@@ -153,10 +180,9 @@ static int converse(struct dump *dump, struct gpucr_error *err)
         final = response->type != GPUCR_CRIU__KIND__NOTIFY;
         dump->answered = final;
         if (!final)
-            rc = answer(dump, response->notify && response->notify->script
-                                  ? response->notify->script
-                                  : "",
-                        err);
+            rc = answer(
+                dump, response->notify && response->notify->script ? response->notify->script : "",
+                err);
         else if (!response->success)
             rc = gpucr_criu_explain_answer(response, &dump->channel, "dump", err);
         gpucr_criu__response__free_unpacked(response, NULL);
@@ -216,14 +242,29 @@ static int fail(struct dump *dump, int code, struct gpucr_engine_log *log, struc
     } else {
         code = gpucr_criu_explain(&explain, code, log, err);
     }
-    if (dump->committed && !request->leave_running)
-        gpucr_criu_rollback_kill(dump->rollback);
     gpucr_criu_guard_stop(dump->guard);
-    if (!dump->asked || (dump->committed && !request->leave_running))
+    if (!dump->asked)
         return code;
     if (gpucr_criu_rollback_run(dump->rollback, &dump->channel, dump->answered, &undo) == 0)
         return code;
     return gpucr_criu_explain_unverified(err, &undo);
+}
+
+/*
+ * The images were complete when criu asked for the commit, and all that was left to it
+ * was to end the processes. That is done here, so the dump has succeeded. (This is how a
+ * dump inside a pid namespace ends whose first process ends with the tree: the kernel
+ * kills criu with the namespace.)
+ */
+static int finish_without_criu(struct dump *dump, const struct gpucr_error *why,
+                               struct gpucr_error *err)
+{
+    gpucr_debug("after the commit: %s", why->text);
+    /* While criu still holds them, so that none of their code runs again. */
+    gpucr_criu_rollback_kill(dump->rollback);
+    gpucr_criu_guard_stop(dump->guard);
+    gpucr_criu_channel_done(&dump->channel);
+    return wait_gone(dump, err);
 }
 
 static int run(struct dump *dump, struct gpucr_engine_log *log, struct gpucr_error *err)
@@ -248,6 +289,11 @@ static int run(struct dump *dump, struct gpucr_engine_log *log, struct gpucr_err
     rc = converse(dump, err);
     if (rc == 0)
         return finish(dump, err);
+    if (dump->committed && !request->leave_running) {
+        struct gpucr_error why = *err;
+
+        return finish_without_criu(dump, &why, err);
+    }
     return fail(dump, rc, log, err);
 }
 
@@ -255,15 +301,19 @@ int gpucr_criu_dump(struct gpucr_engine *engine, const struct gpucr_engine_dump 
                     struct gpucr_engine_log *log, bool *ret_committed, struct gpucr_error *err)
 {
     struct gpucr_error local = GPUCR_ERROR_INIT;
-    struct dump dump = {
-        .engine = engine, .request = request, .channel = GPUCR_CRIU_CHANNEL_INIT};
+    struct dump dump = {.engine = engine,
+                        .request = request,
+                        .channel = GPUCR_CRIU_CHANNEL_INIT,
+                        .keeper = GPUCR_KEEPER_INIT};
     int rc = gpucr_criu_rights(engine, &dump.rights, &local);
 
     if (rc == 0)
         rc = run(&dump, log, &local);
     gpucr_criu_guard_stop(dump.guard);
     gpucr_criu_channel_done(&dump.channel);
+    gpucr_criu_watch_done(&dump.watch);
     gpucr_criu_guard_free(dump.guard);
+    gpucr_keeper_done(&dump.keeper);
     gpucr_criu_rollback_free(dump.rollback);
     (void)unlinkat(request->work_fd, GPUCR_CRIU_PLUGIN_DIR, AT_REMOVEDIR);
     *ret_committed = dump.committed;

@@ -31,7 +31,7 @@ struct digest {
     char last[TEXT_BYTES];
 };
 
-/* Behind the time and, in a restore, the process: "(00.001234)  4711: ". */
+/* Behind the time and, in a restore, who speaks: "(00.001234)  4711: ", "(00.2) pie: 4711: ". */
 static const char *skip_prefix(const char *line, pid_t *ret_pid)
 {
     const char *at = line;
@@ -42,6 +42,8 @@ static const char *skip_prefix(const char *line, pid_t *ret_pid)
     if (*at == '(' && (end = strchr(at, ')')))
         at = end + 1;
     at += strspn(at, " ");
+    if (gpucr_starts_with(at, "pie: "))
+        at += strlen("pie: ");
     if (gpucr_scan_u64(at, 10, &pid, &end) && *end == ':' && pid <= INT32_MAX) {
         *ret_pid = (pid_t)pid;
         at = end + 1;
@@ -202,12 +204,13 @@ int gpucr_criu_explain(const struct gpucr_criu_explain *explain, int code,
         return code;
     read_log(explain->work_fd, explain->log_name, digest);
     choose_cause(digest);
-    if (code == GPUCR_ERR_ENGINE || code == GPUCR_ERR_ENGINE_HUNG)
-        fill_log(explain, digest, log);
-    if (code == GPUCR_ERR_ENGINE && digest->cause < digest->count) {
+    if (code != GPUCR_ERR_ENGINE && code != GPUCR_ERR_ENGINE_HUNG)
+        return code;
+    fill_log(explain, digest, log);
+    if (digest->cause < digest->count) {
         resolve(explain, digest, digest->cause, cause);
         tell_cause(cause, err);
-    } else if ((code == GPUCR_ERR_ENGINE || code == GPUCR_ERR_ENGINE_HUNG) && digest->last[0]) {
+    } else if (digest->last[0]) {
         (void)snprintf(err->text + used, sizeof(err->text) - used, "; the last line of its log: %s",
                        digest->last);
     }
@@ -218,8 +221,10 @@ int gpucr_criu_explain_unverified(struct gpucr_error *err, const struct gpucr_er
 {
     struct gpucr_error first = *err;
 
-    (void)gpucr_error_set(err, GPUCR_ERR_VERIFY, "%.480s; and then not everything could be put "
-                          "back: %.480s", first.text, undo->text);
+    (void)gpucr_error_set(err, GPUCR_ERR_VERIFY,
+                          "%.480s; and then not everything could be put "
+                          "back: %.480s",
+                          first.text, undo->text);
     err->pid = undo->pid;
     err->os_errno = undo->os_errno;
     return err->code;

@@ -33,6 +33,8 @@ enum {
     REMAP_FILE_ID = 1,
     REMAP_ID = 2,
     REMAP_TYPE = 3,
+    PSTREE_PID = 1,
+    PSTREE_THREADS = 5,
 };
 
 enum { REMAP_LINKED = 0, REMAP_GHOST = 1 };
@@ -116,7 +118,7 @@ void gpucr_pb_text(const struct gpucr_pb *bytes, char *ret, size_t size)
     size_t length = 0;
 
     for (const uint8_t *p = bytes->at; p < bytes->end && length + 1 < size; p++)
-        ret[length++] = *p < ' ' || *p == 0x7f ? '?' : (char)*p;
+        ret[length++] = (char)(*p < ' ' || *p == 0x7f ? (uint8_t)'?' : *p);
     ret[length] = '\0';
 }
 
@@ -201,9 +203,14 @@ int gpucr_criu_img_walk_files(int images_fd, gpucr_criu_file_fn fn, void *arg)
     return rc;
 }
 
-/* One record whose field @p key is @p value; its field @p want. */
-static bool look_up(int images_fd, const char *name, uint32_t key, uint64_t value, uint32_t want,
-                    uint64_t *ret)
+/* Which record, and which number in it. */
+struct query {
+    uint32_t key; /* 0: the first record; else the one whose field key is value */
+    uint64_t value;
+    uint32_t wanted;
+};
+
+static bool look_up(int images_fd, const char *name, const struct query *query, uint64_t *ret)
 {
     struct gpucr_criu_img img = {0};
     struct gpucr_pb record;
@@ -214,9 +221,10 @@ static bool look_up(int images_fd, const char *name, uint32_t key, uint64_t valu
     while (!found && gpucr_criu_img_next(&img, &record)) {
         struct gpucr_pb_field field;
 
-        if (key != 0 && (!find_field(record, key, false, &field) || field.value != value))
+        if (query->key != 0 &&
+            (!find_field(record, query->key, false, &field) || field.value != query->value))
             continue;
-        found = find_field(record, want, false, &field);
+        found = find_field(record, query->wanted, false, &field);
         if (found)
             *ret = field.value;
     }
@@ -252,10 +260,53 @@ int gpucr_criu_img_walk_remaps(int images_fd, gpucr_criu_remap_fn fn, void *arg)
     return rc;
 }
 
+static int tell_id(uint64_t id, gpucr_criu_id_fn fn, void *arg, struct gpucr_error *err)
+{
+    if (id == 0 || id > INT32_MAX)
+        return gpucr_error_set(err, GPUCR_ERR_IMAGE_FORMAT, "the image has a process %llu",
+                               (unsigned long long)id);
+    return fn(arg, (int32_t)id, err);
+}
+
+/* A repeated number may be written one by one or all in one field. */
+static int walk_entry(struct gpucr_pb entry, gpucr_criu_id_fn fn, void *arg,
+                      struct gpucr_error *err)
+{
+    struct gpucr_pb_field field;
+    uint64_t id;
+    int rc = 0;
+
+    while (rc == 0 && gpucr_pb_next(&entry, &field)) {
+        if (field.number != PSTREE_PID && field.number != PSTREE_THREADS)
+            continue;
+        if (!field.is_bytes)
+            rc = tell_id(field.value, fn, arg, err);
+        while (rc == 0 && field.is_bytes && read_varint(&field.bytes, &id))
+            rc = tell_id(id, fn, arg, err);
+    }
+    return rc;
+}
+
+int gpucr_criu_img_walk_ids(int images_fd, gpucr_criu_id_fn fn, void *arg, struct gpucr_error *err)
+{
+    struct gpucr_criu_img img = {0};
+    struct gpucr_pb record;
+    bool found = false;
+    int rc = gpucr_criu_img_open(images_fd, "pstree.img", &img, err);
+
+    while (rc == 0 && gpucr_criu_img_next(&img, &record)) {
+        found = true;
+        rc = walk_entry(record, fn, arg, err);
+    }
+    gpucr_criu_img_done(&img);
+    if (rc == 0 && !found)
+        rc = gpucr_error_set(err, GPUCR_ERR_IMAGE_FORMAT, "the image has no processes");
+    return rc;
+}
+
 struct path_wanted {
     uint32_t id;
-    char *path;
-    size_t size;
+    char path[sizeof(((struct gpucr_criu_file *)NULL)->path) + 1];
 };
 
 static int take_path(void *arg, const struct gpucr_criu_file *file)
@@ -264,15 +315,18 @@ static int take_path(void *arg, const struct gpucr_criu_file *file)
 
     if (file->id != wanted->id)
         return 0;
-    (void)snprintf(wanted->path, wanted->size, "/%s", file->path);
+    (void)snprintf(wanted->path, sizeof(wanted->path), "/%s", file->path);
     return 1;
 }
 
 bool gpucr_criu_img_file_path(int images_fd, uint32_t id, char *ret, size_t size)
 {
-    struct path_wanted wanted = {.id = id, .path = ret, .size = size};
+    struct path_wanted wanted = {.id = id};
 
-    return gpucr_criu_img_walk_files(images_fd, take_path, &wanted) == 1;
+    if (gpucr_criu_img_walk_files(images_fd, take_path, &wanted) != 1)
+        return false;
+    (void)gpucr_copy_text(ret, size, wanted.path);
+    return true;
 }
 
 bool gpucr_criu_img_fd_path(int images_fd, int32_t pid, uint32_t fd, char *ret, size_t size)
@@ -281,10 +335,11 @@ bool gpucr_criu_img_fd_path(int images_fd, int32_t pid, uint32_t fd, char *ret, 
     uint64_t files_id, id;
 
     (void)snprintf(name, sizeof(name), "ids-%d.img", (int)pid);
-    if (!look_up(images_fd, name, 0, 0, IDS_FILES_ID, &files_id))
+    if (!look_up(images_fd, name, &(struct query){.wanted = IDS_FILES_ID}, &files_id))
         return false;
     (void)snprintf(name, sizeof(name), "fdinfo-%llu.img", (unsigned long long)files_id);
-    if (!look_up(images_fd, name, FDINFO_FD, fd, FDINFO_ID, &id))
+    if (!look_up(images_fd, name,
+                 &(struct query){.key = FDINFO_FD, .value = fd, .wanted = FDINFO_ID}, &id))
         return false;
     return gpucr_criu_img_file_path(images_fd, (uint32_t)id, ret, size);
 }

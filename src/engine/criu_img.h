@@ -72,6 +72,14 @@ struct gpucr_criu_remap_entry {
 typedef int (*gpucr_criu_remap_fn)(void *arg, const struct gpucr_criu_remap_entry *entry);
 int gpucr_criu_img_walk_remaps(int images_fd, gpucr_criu_remap_fn fn, void *arg);
 
+/**
+ * Call @p fn for each process and thread id of the tree, parents first; a non-zero
+ * return ends the walk and is returned. Without a process tree in the image:
+ * GPUCR_ERR_IMAGE_FORMAT.
+ */
+typedef int (*gpucr_criu_id_fn)(void *arg, int32_t id, struct gpucr_error *err);
+int gpucr_criu_img_walk_ids(int images_fd, gpucr_criu_id_fn fn, void *arg, struct gpucr_error *err);
+
 /** Path of the regular file with that id, with leading slash; false when there is none. */
 bool gpucr_criu_img_file_path(int images_fd, uint32_t id, char *ret, size_t size);
 

@@ -15,21 +15,22 @@ static const struct gpucr_criu_known known[] = {
     {"nvidia", "a GPU device file or mapping was left open, which CRIU cannot dump",
      "it belongs to something other than CUDA (NVML before driver 570, graphics) or to a child "
      "that inherited it by fork without exec: close it there"},
-    {"(chr ", "CRIU cannot dump that device file",
-     "close it in the program before the checkpoint"},
+    {"(chr ", "CRIU cannot dump that device file", "close it in the program before the checkpoint"},
     {"non-regular mapping", "CRIU cannot dump a mapping of that device",
      "unmap it in the program before the checkpoint"},
     {"--ext-unix-sk", "a unix socket is connected to a process outside of the tree",
      "close it, or use --ext-unix-sk if the program survives its loss"},
-    {"name-less external socket", "one end of a socket pair belongs to a process outside of the tree",
+    {"name-less external socket",
+     "one end of a socket pair belongs to a process outside of the tree",
      "close it in the program, or checkpoint the tree that holds both ends"},
     {"half of stream unix connection",
      "a unix stream socket is connected to a process outside of the tree",
      "close it in the program, or checkpoint the tree that holds both ends"},
     {"--tcp-established", "the program has an established TCP connection",
      "use --tcp-established at checkpoint and restore, or close the connection"},
-    {"multipathtcp", "CRIU cannot dump multipath TCP", "start Go programs with "
-                                                        "GODEBUG=multipathtcp=0"},
+    {"multipathtcp", "CRIU cannot dump multipath TCP",
+     "start Go programs with "
+     "GODEBUG=multipathtcp=0"},
     {"In-flight connection", "a TCP connection is waiting to be accepted",
      "try again, or use --criu-option skip-in-flight"},
     {"Can't get 1:16 opt", "CRIU before 4.2 cannot dump network sockets on kernels from 6.16 on",
@@ -40,8 +41,7 @@ static const struct gpucr_criu_known known[] = {
      "use --file-locks at checkpoint and restore, if nobody else needs these locks meanwhile"},
     {"--shell-job", "the program belongs to a terminal session that began outside of the tree",
      "use --shell-job at checkpoint and restore, or start the program with setsid"},
-    {"outside of its pid namespace",
-     "the program's session began outside of its pid namespace",
+    {"outside of its pid namespace", "the program's session began outside of its pid namespace",
      "use --shell-job, or start the program with setsid"},
     {"Found dangling tty", "the program has a terminal whose session is outside of the tree",
      "use --shell-job at checkpoint and restore, or start the program with setsid and without it"},
@@ -80,8 +80,8 @@ static const struct gpucr_criu_known known[] = {
      "bring the file back as it was, or use --criu-option file-validation=filesize knowingly"},
     {"has bad mode", "a file has other access rights than at the checkpoint",
      "give it its mode back, or use --criu-option skip-file-rwx-check"},
-    {"Missing required plugin",
-     "the image was made with a CRIU plugin, which gpucr does not load", NULL},
+    {"Missing required plugin", "the image was made with a CRIU plugin, which gpucr does not load",
+     NULL},
     {"Unable to connect", "a service that the program was connected to does not answer",
      "start it before the restore"},
     {"iptables", "CRIU could not cut the TCP connections off with iptables",
@@ -91,6 +91,11 @@ static const struct gpucr_criu_known known[] = {
      "install iptables, or load the kernel module nf_tables"},
     {"Can't open file", "a file that the program had open is not there as it was",
      "bring it back and try again"},
+    {"plugin", "CRIU wants a plugin, of which gpucr loads none", NULL},
+    {"Unable to drop capability",
+     "CRIU without full rights cannot restore this program's "
+     "capabilities",
+     "restore it as root"},
     {"No space left on device", "a disk is full", "free some space"},
 };
 
@@ -102,11 +107,10 @@ static const char *const harmless[] = {
 };
 
 static const char *const summaries[] = {
-    "Dumping FAILED",          "Restoring FAILED",         "Dump files (pid:",
-    "Dump mappings (pid:",     "Dump core (pid:",          "Dump ids (pid:",
-    "Dump fs (pid:",           "Dump eventpoll (pid:",     "exited, status=",
-    "killed by signal",        "Unable to wait",           "Killing processes because of",
-    "RPC client reported",     "Pre-dumping FAILED",
+    "Dumping FAILED",      "Restoring FAILED",   "Dump files (pid:", "Dump mappings (pid:",
+    "Dump core (pid:",     "Dump ids (pid:",     "Dump fs (pid:",    "Dump eventpoll (pid:",
+    "exited, status=",     "killed by signal",   "Unable to wait",   "Killing processes because of",
+    "RPC client reported", "Pre-dumping FAILED",
 };
 
 const struct gpucr_criu_known *gpucr_criu_known_find(const char *message)

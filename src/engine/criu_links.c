@@ -147,8 +147,7 @@ static int finish_link(const struct link *link, bool failed, struct gpucr_error 
         put_back(link);
     if (!link->kept)
         return 0;
-    if (failed && linkat(AT_FDCWD, link->kept, AT_FDCWD, link->stand_in, 0) != 0 &&
-        errno != EEXIST)
+    if (failed && linkat(AT_FDCWD, link->kept, AT_FDCWD, link->stand_in, 0) != 0 && errno != EEXIST)
         return gpucr_error_errno(err, errno,
                                  "the file %s, which the image needs, cannot be made again from %s",
                                  link->stand_in, link->kept);

@@ -46,8 +46,7 @@ static int list_tables(void *arg, struct gpucr_error *err)
     return gpucr_nft_list(table_prefix, arg, err);
 }
 
-int gpucr_criu_netlock_record(pid_t root, struct gpucr_criu_netlock **ret,
-                              struct gpucr_error *err)
+int gpucr_criu_netlock_record(pid_t root, struct gpucr_criu_netlock **ret, struct gpucr_error *err)
 {
     GPUCR_AUTO_FREE struct gpucr_criu_netlock *netlock = calloc(1, sizeof(*netlock));
     int rc;
@@ -159,11 +158,28 @@ static bool write_address(const struct sockaddr_storage *from, struct address *t
 static void remove_rule(const char *program, const char *chain, const struct address *source,
                         const struct address *destination)
 {
-    const char *const arguments[] = {
-        "-t",     "filter",     "-D",      chain,        "--protocol",    "tcp",
-        "-m",     "mark",       "!",       "--mark",     SOCCR_MARK,      "--source",
-        source->ip, "--sport",  source->port, "--destination", destination->ip, "--dport",
-        destination->port, "-j", "DROP",   NULL};
+    const char *const arguments[] = {"-t",
+                                     "filter",
+                                     "-D",
+                                     chain,
+                                     "--protocol",
+                                     "tcp",
+                                     "-m",
+                                     "mark",
+                                     "!",
+                                     "--mark",
+                                     SOCCR_MARK,
+                                     "--source",
+                                     source->ip,
+                                     "--sport",
+                                     source->port,
+                                     "--destination",
+                                     destination->ip,
+                                     "--dport",
+                                     destination->port,
+                                     "-j",
+                                     "DROP",
+                                     NULL};
 
     if (run(program, arguments) == 0)
         gpucr_debug("a rule of criu for %s port %s is removed from %s", source->ip, source->port,
@@ -215,10 +231,8 @@ int gpucr_criu_netlock_remove(const struct gpucr_criu_netlock *netlock,
                               const struct gpucr_criu_descriptors *descriptors, int work_fd,
                               const char *log_name, struct gpucr_error *err)
 {
-    struct removal removal = {.netlock = netlock,
-                              .descriptors = descriptors,
-                              .work_fd = work_fd,
-                              .log_name = log_name};
+    struct removal removal = {
+        .netlock = netlock, .descriptors = descriptors, .work_fd = work_fd, .log_name = log_name};
 
     return gpucr_netns_call(netlock->root, remove_all, &removal, err);
 }

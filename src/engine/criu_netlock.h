@@ -15,8 +15,7 @@
 struct gpucr_criu_netlock;
 
 /** Record what is there before criu starts; @p root tells the network namespace. */
-int gpucr_criu_netlock_record(pid_t root, struct gpucr_criu_netlock **ret,
-                              struct gpucr_error *err);
+int gpucr_criu_netlock_record(pid_t root, struct gpucr_criu_netlock **ret, struct gpucr_error *err);
 
 /** NULL is fine. */
 void gpucr_criu_netlock_free(struct gpucr_criu_netlock *netlock);

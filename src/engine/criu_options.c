@@ -31,20 +31,41 @@ struct flag {
 #define BOTH (GPUCR_CRIU_VERB_DUMP | GPUCR_CRIU_VERB_RESTORE)
 
 static const struct flag flags[] = {
-    FLAG(BOTH, shell_job),  FLAG(BOTH, tcp_established),
-    FLAG(BOTH, file_locks), FLAG(BOTH, link_remap),
-    FLAG(BOTH, ext_unix_sk),
+    FLAG(BOTH, shell_job),  FLAG(BOTH, tcp_established), FLAG(BOTH, file_locks),
+    FLAG(BOTH, link_remap), FLAG(BOTH, ext_unix_sk),
 };
 
 /* What gpucr relies on: where the images and the log are and that they are complete,
  * what becomes of the processes, how criu is talked to. */
 static const char *const reserved[] = {
-    "address",       "auto-dedup",     "close",          "config",          "daemon",
-    "exec-cmd",      "help",           "images-dir",     "lazy-pages",      "leave-running",
-    "leave-stopped", "libdir",         "log-file",       "log-pid",         "no-default-config",
-    "page-server",   "pidfile",        "port",           "prev-images-dir", "ps-socket",
-    "status-fd",     "restore-detached", "restore-sibling", "stream",       "tree",
-    "verbosity",     "version",        "work-dir",
+    "address",
+    "auto-dedup",
+    "close",
+    "config",
+    "daemon",
+    "exec-cmd",
+    "help",
+    "images-dir",
+    "lazy-pages",
+    "leave-running",
+    "leave-stopped",
+    "libdir",
+    "log-file",
+    "log-pid",
+    "no-default-config",
+    "page-server",
+    "pidfile",
+    "port",
+    "prev-images-dir",
+    "ps-socket",
+    "status-fd",
+    "restore-detached",
+    "restore-sibling",
+    "stream",
+    "tree",
+    "verbosity",
+    "version",
+    "work-dir",
 };
 
 int gpucr_criu_log_level(void)
@@ -54,8 +75,8 @@ int gpucr_criu_log_level(void)
     return gpucr_log_wants(GPUCR_LOG_DEBUG) ? LEVEL_DEBUG : LEVEL_INFO;
 }
 
-void gpucr_criu_options_apply(const struct gpucr_engine_options *options,
-                              enum gpucr_criu_verb verb, GpucrCriu__Options *to)
+void gpucr_criu_options_apply(const struct gpucr_engine_options *options, enum gpucr_criu_verb verb,
+                              GpucrCriu__Options *to)
 {
     for (size_t i = 0; i < GPUCR_ARRAY_SIZE(flags); i++) {
         const struct flag *flag = &flags[i];
@@ -75,11 +96,15 @@ void gpucr_criu_options_apply(const struct gpucr_engine_options *options,
     }
 }
 
+bool gpucr_criu_options_wants_tcp(const struct gpucr_engine_options *options)
+{
+    return options->tcp_established || gpucr_criu_options_has_extra(options, "tcp-established");
+}
+
 void gpucr_criu_options_network_lock(const struct gpucr_engine_options *options,
                                      GpucrCriu__Options *to)
 {
-    bool wanted = options->tcp_established ||
-                  gpucr_criu_options_has_extra(options, "tcp-established");
+    bool wanted = gpucr_criu_options_wants_tcp(options);
 
     if (wanted && gpucr_criu_program("iptables", NULL, 0))
         return; /* criu's default */

@@ -20,8 +20,11 @@ enum gpucr_criu_verb { GPUCR_CRIU_VERB_DUMP = 1, GPUCR_CRIU_VERB_RESTORE = 2 };
 int gpucr_criu_log_level(void);
 
 /** Set the fields for @p options that apply to @p verb. */
-void gpucr_criu_options_apply(const struct gpucr_engine_options *options,
-                              enum gpucr_criu_verb verb, GpucrCriu__Options *to);
+void gpucr_criu_options_apply(const struct gpucr_engine_options *options, enum gpucr_criu_verb verb,
+                              GpucrCriu__Options *to);
+
+/** Are TCP connections to be dumped, and so to be cut off meanwhile? */
+bool gpucr_criu_options_wants_tcp(const struct gpucr_engine_options *options);
 
 /**
  * How criu cuts TCP connections off while it dumps them: not at all when there are

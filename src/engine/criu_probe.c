@@ -117,11 +117,11 @@ static int read_version(struct gpucr_criu_channel *channel, int32_t *ret, struct
     GpucrCriu__Response *response = NULL;
     int rc = ask(channel, &response, err);
 
-    if (rc == 0 && response->version &&
-        response->version->major_number >= 0 && response->version->major_number < 1000 &&
-        response->version->minor_number >= 0 && response->version->minor_number < 100)
+    if (rc == 0 && response && response->version && response->version->major_number >= 0 &&
+        response->version->major_number < 1000 && response->version->minor_number >= 0 &&
+        response->version->minor_number < 100)
         *ret = response->version->major_number * 10000 + response->version->minor_number * 100 +
-               (response->version->has_sublevel ? response->version->sublevel % 100 : 0);
+               (response->version->sublevel > 0 ? response->version->sublevel % 100 : 0);
     else if (rc == 0)
         rc = gpucr_error_set(err, GPUCR_ERR_ENGINE_MISSING, "criu does not tell its version");
     gpucr_criu__response__free_unpacked(response, NULL);

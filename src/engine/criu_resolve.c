@@ -67,8 +67,8 @@ static void add_descriptor(struct resolve *r, uint64_t fd)
         return;
     if (r->images_fd >= 0) {
         if (gpucr_criu_img_fd_path(r->images_fd, r->pid, (uint32_t)fd, target, sizeof(target)))
-            add_fact(r, "descriptor %llu of process %d was %s", (unsigned long long)fd,
-                     (int)r->pid, target);
+            add_fact(r, "descriptor %llu of process %d was %s", (unsigned long long)fd, (int)r->pid,
+                     target);
         return;
     }
     (void)snprintf(path, sizeof(path), "/proc/%d/fd/%llu", (int)r->pid, (unsigned long long)fd);

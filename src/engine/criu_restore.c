@@ -258,6 +258,7 @@ int gpucr_criu_restore(struct gpucr_engine *engine, const struct gpucr_engine_re
     if (rc == 0)
         rc = run(&restore, log, ret, &local);
     gpucr_criu_channel_done(&restore.channel);
+    gpucr_criu_watch_done(&restore.watch);
     gpucr_keeper_done(&restore.keeper);
     gpucr_criu_teardown_free(restore.teardown);
     (void)unlinkat(request->work_fd, GPUCR_CRIU_PLUGIN_DIR, AT_REMOVEDIR);

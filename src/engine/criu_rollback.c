@@ -20,6 +20,7 @@
 #include "engine/criu_helpers.h"
 #include "engine/criu_litter.h"
 #include "engine/criu_netlock.h"
+#include "engine/criu_options.h"
 #include "engine/criu_remap.h"
 #include "proc/engine_kill.h"
 #include "proc/snapshot.h"
@@ -83,7 +84,7 @@ static int record(struct gpucr_criu_rollback *rollback, struct gpucr_error *err)
     const struct gpucr_engine_dump *request = rollback->request;
     int rc = gpucr_criu_descriptors_record(request->pids, &rollback->descriptors, err);
 
-    if (rc == 0)
+    if (rc == 0 && gpucr_criu_options_wants_tcp(&request->options))
         rc = gpucr_criu_netlock_record(request->root, &rollback->netlock, err);
     if (rc == 0)
         rc = gpucr_criu_remap_record(request->pids, &rollback->remap, err);
@@ -303,9 +304,10 @@ static void put_world_back(struct gpucr_criu_rollback *rollback, struct gpucr_er
 
     note(first, &failure, restore_freezer(rollback, &failure));
     /* The filters go before the connections leave repair mode, as in criu. */
-    note(first, &failure,
-         gpucr_criu_netlock_remove(rollback->netlock, rollback->descriptors,
-                                   rollback->request->work_fd, GPUCR_CRIU_DUMP_LOG, &failure));
+    if (rollback->netlock)
+        note(first, &failure,
+             gpucr_criu_netlock_remove(rollback->netlock, rollback->descriptors,
+                                       rollback->request->work_fd, GPUCR_CRIU_DUMP_LOG, &failure));
     note(first, &failure,
          gpucr_criu_descriptors_restore(rollback->descriptors, &changed, &failure));
     if (changed > 0)

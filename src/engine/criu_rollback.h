@@ -28,8 +28,7 @@ bool gpucr_criu_rollback_is_same(const struct gpucr_criu_rollback *rollback, siz
                                  const struct gpucr_proc_stat *stat);
 
 /** Are all processes there, stopped and untraced? GPUCR_ERR_VERIFY names one that is not. */
-int gpucr_criu_rollback_verify(const struct gpucr_criu_rollback *rollback,
-                               struct gpucr_error *err);
+int gpucr_criu_rollback_verify(const struct gpucr_criu_rollback *rollback, struct gpucr_error *err);
 
 /**
  * The image counts and the processes are to end, but criu failed before it ended them:

@@ -27,12 +27,19 @@
 enum {
     STACK_BYTES = 256 << 10, /* the sanitizers' interceptors want more than the child does */
     HIGH_FD = 64,            /* where descriptors are parked while 0, 1, 2, … are filled */
+    SHARE_FLAGS =
+#ifdef __SANITIZE_THREAD__
+        CLONE_VFORK, /* the thread sanitizer takes a child in our memory for a fork of threads */
+#else
+        CLONE_VM | CLONE_VFORK,
+#endif
     SIGNAL_MAX = 64,
     END_MS = 10000,
     POLL_US = 500,
 };
 
-/* What the child needs, prepared by the parent; the child reports its errno in it. */
+/* What the child needs, prepared by the parent; the child reports its errno in it. It lies
+ * in memory that is shared even where the rest is not. */
 struct child {
     const struct gpucr_spawn *spawn;
     int null_fd;
@@ -98,25 +105,20 @@ fail:
     _exit(127);
 }
 
-static int clone_child(struct child *child, pid_t *ret_pid, int *ret_pidfd)
+static int clone_child(struct child *child, void *stack_end, pid_t *ret_pid, int *ret_pidfd)
 {
-    int flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | child->spawn->namespaces | SIGCHLD;
-    char *stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    int flags = SHARE_FLAGS | CLONE_PIDFD | child->spawn->namespaces | SIGCHLD;
     sigset_t all, saved;
     int pidfd = -1;
     int error;
     pid_t pid;
 
-    if (stack == MAP_FAILED)
-        return -errno;
     /* No handler of the program may run in the child while it shares its memory. */
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_BLOCK, &all, &saved);
-    pid = clone(child_main, stack + STACK_BYTES, flags, child, &pidfd);
+    pid = clone(child_main, stack_end, flags, child, &pidfd);
     error = errno;
     (void)pthread_sigmask(SIG_SETMASK, &saved, NULL);
-    (void)munmap(stack, STACK_BYTES);
     if (pid < 0)
         return -error;
     *ret_pid = pid;
@@ -124,12 +126,29 @@ static int clone_child(struct child *child, pid_t *ret_pid, int *ret_pidfd)
     return 0;
 }
 
+/* The child's own errno when it could not run the program, else 0. */
+static int run_child(const struct gpucr_spawn *spawn, int null_fd, pid_t *ret_pid, int *ret_pidfd)
+{
+    char *memory = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    struct child *child = (struct child *)memory; /* below the end of its stack */
+    int rc;
+
+    if (memory == MAP_FAILED)
+        return -errno;
+    *child = (struct child){.spawn = spawn, .null_fd = null_fd};
+    rc = clone_child(child, memory + STACK_BYTES, ret_pid, ret_pidfd);
+    if (rc == 0)
+        rc = child->error;
+    (void)munmap(memory, STACK_BYTES);
+    return rc;
+}
+
 int gpucr_spawn(const struct gpucr_spawn *spawn, pid_t *ret_pid, int *ret_pidfd,
                 struct gpucr_error *err)
 {
     const char *name = spawn->path ? spawn->path : spawn->argv[0];
     GPUCR_AUTO_FD int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-    struct child child = {.spawn = spawn, .null_fd = null_fd};
     GPUCR_AUTO_FD int pidfd = -1;
     pid_t pid = 0;
     int rc;
@@ -137,12 +156,12 @@ int gpucr_spawn(const struct gpucr_spawn *spawn, pid_t *ret_pid, int *ret_pidfd,
     assert(spawn->fd_count <= GPUCR_SPAWN_FDS_MAX);
     if (null_fd < 0)
         return gpucr_error_errno(err, errno, "cannot open /dev/null");
-    rc = clone_child(&child, &pid, &pidfd);
-    if (rc != 0)
+    rc = run_child(spawn, null_fd, &pid, &pidfd);
+    if (rc < 0)
         return gpucr_error_errno(err, -rc, "cannot start a process for %s", name);
-    if (child.error != 0) {
+    if (rc > 0) {
         (void)waitpid(pid, NULL, 0);
-        return gpucr_error_errno(err, child.error, "cannot run %s", name);
+        return gpucr_error_errno(err, rc, "cannot run %s", name);
     }
     *ret_pid = pid;
     *ret_pidfd = gpucr_steal_fd(&pidfd);

@@ -17,7 +17,7 @@
 
 #include "base/err.h"
 
-enum { GPUCR_SPAWN_FDS_MAX = 8 };
+enum { GPUCR_SPAWN_FDS_MAX = 10 };
 
 struct gpucr_spawn {
     const char *path;  /* the program, or NULL with exec_fd */
@@ -27,7 +27,7 @@ struct gpucr_spawn {
     /** They become 0, 1, 2, …; -1 stands for /dev/null. Everything else is closed. */
     int fds[GPUCR_SPAWN_FDS_MAX];
     size_t fd_count;
-    int namespaces; /* CLONE_NEW… flags */
+    int namespaces;     /* CLONE_NEW… flags */
     bool block_sigchld; /* start with SIGCHLD blocked */
     bool own_group;     /* a process group of its own, out of reach of the terminal's signals */
 };

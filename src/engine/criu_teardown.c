@@ -119,8 +119,7 @@ static bool is_new(const struct gpucr_criu_teardown *teardown, pid_t pid)
 {
     struct gpucr_proc_stat stat;
 
-    return gpucr_proc_stat_read(pid, &stat, NULL) == 0 &&
-           stat.start_ticks >= teardown->begin_ticks;
+    return gpucr_proc_stat_read(pid, &stat, NULL) == 0 && stat.start_ticks >= teardown->begin_ticks;
 }
 
 /* Restored processes, by the pids that the image says. */

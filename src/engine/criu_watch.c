@@ -50,12 +50,12 @@ static uint64_t folder_size(int dir_fd)
 
 /* Bytes read and written, and resident memory, of one process. The number of calls
  * does not count: reading nothing from a truncated image for ever is no progress. */
-static uint64_t process_activity(pid_t pid)
+static struct gpucr_criu_sample take_sample(pid_t pid)
 {
+    struct gpucr_criu_sample sample = {.pid = pid};
     char path[64];
     char text[IO_BYTES];
     struct gpucr_proc_stat stat;
-    uint64_t sum = 0;
     const char *line = text;
 
     (void)snprintf(path, sizeof(path), "/proc/%d/io", (int)pid);
@@ -67,12 +67,88 @@ static uint64_t process_activity(pid_t pid)
             line += *line == '\n';
             if ((gpucr_starts_with(line, "rchar: ") || gpucr_starts_with(line, "wchar: ")) &&
                 gpucr_scan_u64(line + 7, 10, &value, &end))
-                sum += value;
+                sample.io_bytes += value;
         }
     }
     if (gpucr_proc_stat_read(pid, &stat, NULL) == 0)
-        sum += stat.rss_bytes;
-    return sum;
+        sample.rss_bytes = stat.rss_bytes;
+    return sample;
+}
+
+/* @p hint: where it stands when no process came or went. */
+static const struct gpucr_criu_sample *find_sample(const struct gpucr_criu_watch *watch, pid_t pid,
+                                                   size_t hint)
+{
+    if (hint < watch->sample_count && watch->samples[hint].pid == pid)
+        return &watch->samples[hint];
+    for (size_t i = 0; i < watch->sample_count; i++) {
+        if (watch->samples[i].pid == pid)
+            return &watch->samples[i];
+    }
+    return NULL;
+}
+
+/* The new samples with what has been moved since the old ones. */
+struct look {
+    struct gpucr_criu_sample *samples;
+    size_t count;
+    size_t capacity;
+    uint64_t moved_bytes;
+    bool memory_changed;
+};
+
+static void look_at(const struct gpucr_criu_watch *watch, struct look *look, pid_t pid)
+{
+    const struct gpucr_criu_sample *before = find_sample(watch, pid, look->count);
+    struct gpucr_criu_sample now;
+
+    if (look->count == look->capacity)
+        return;
+    now = take_sample(pid);
+    if (now.rss_bytes == 0 && now.io_bytes == 0)
+        return; /* there is no such process (yet) */
+    look->moved_bytes +=
+        now.io_bytes - (before && before->io_bytes <= now.io_bytes ? before->io_bytes : 0);
+    look->memory_changed = look->memory_changed || !before || before->rss_bytes != now.rss_bytes;
+    look->samples[look->count++] = now;
+}
+
+/* Did the processes move bytes other than those of the log, or change in memory? */
+static bool processes_moved(struct gpucr_criu_watch *watch)
+{
+    pid_t top = watch->top > 0 ? watch->top : watch->channel->pid;
+    uint64_t log_begin = watch->log_seen_bytes;
+    uint64_t log_bytes;
+    size_t wanted = watch->pids ? watch->pids->count : 0;
+    struct gpucr_tree tree = {0};
+    struct look look = {0};
+
+    watch->log_seen_bytes = file_size(watch->work_fd, watch->log_name);
+    if (gpucr_tree_read(top, &tree, NULL) != 0)
+        tree.count = 0;
+    look.capacity = tree.count + wanted;
+    look.samples = calloc(look.capacity + 1, sizeof(*look.samples));
+    if (!look.samples)
+        look.capacity = 0;
+    for (size_t i = 0; i < tree.count; i++)
+        look_at(watch, &look, tree.items[i].pid);
+    for (size_t i = 0; i < wanted; i++)
+        look_at(watch, &look, watch->pids->ids[i]);
+    gpucr_tree_done(&tree);
+    free(watch->samples);
+    watch->samples = look.samples;
+    watch->sample_count = look.count;
+    /* From before the last look to after this one: what went to the log between the
+     * looks is surely in it. */
+    log_bytes = file_size(watch->work_fd, watch->log_name) - log_begin;
+    return look.memory_changed || look.moved_bytes > log_bytes;
+}
+
+void gpucr_criu_watch_done(struct gpucr_criu_watch *watch)
+{
+    free(watch->samples);
+    watch->samples = NULL;
+    watch->sample_count = 0;
 }
 
 /* A line without the time at its start. */
@@ -131,19 +207,16 @@ static bool log_has_news(struct gpucr_criu_watch *watch)
     return got > 0 && says_new(watch, text, (size_t)got);
 }
 
-static uint64_t measure(const struct gpucr_criu_watch *watch)
+/* Everything is looked at each time, so that the next look compares with this one. */
+static bool gets_on(struct gpucr_criu_watch *watch)
 {
-    struct gpucr_tree tree = {0};
-    uint64_t sum = folder_size(watch->images_fd);
+    uint64_t images_bytes = folder_size(watch->images_fd);
+    bool news = log_has_news(watch);
+    bool moved = processes_moved(watch);
+    bool grown = images_bytes != watch->images_bytes;
 
-    if (gpucr_tree_read(watch->top > 0 ? watch->top : watch->channel->pid, &tree, NULL) == 0) {
-        for (size_t i = 0; i < tree.count; i++)
-            sum += process_activity(tree.items[i].pid);
-        gpucr_tree_done(&tree);
-    }
-    for (size_t i = 0; watch->pids && i < watch->pids->count; i++)
-        sum += process_activity(watch->pids->ids[i]);
-    return sum;
+    watch->images_bytes = images_bytes;
+    return news || moved || grown;
 }
 
 void gpucr_criu_watch_reset(struct gpucr_criu_watch *watch)
@@ -153,7 +226,6 @@ void gpucr_criu_watch_reset(struct gpucr_criu_watch *watch)
 
 static int check_progress(struct gpucr_criu_watch *watch, struct gpucr_error *err)
 {
-    uint64_t activity;
     uint64_t idle_ms;
     int crashed = gpucr_criu_guard_crashed(watch->guard);
 
@@ -165,9 +237,7 @@ static int check_progress(struct gpucr_criu_watch *watch, struct gpucr_error *er
     if (watch->log_read_bytes > log_bytes_max)
         return gpucr_error_set(err, GPUCR_ERR_ENGINE_HUNG,
                                "criu writes one log line after the other and gets nowhere");
-    activity = measure(watch);
-    if (log_has_news(watch) || activity != watch->activity) {
-        watch->activity = activity;
+    if (gets_on(watch)) {
         gpucr_criu_watch_reset(watch);
         return 0;
     }

@@ -84,9 +84,10 @@ struct gpucr_engine;
 struct gpucr_engine_ops {
     const char *name;
     /**
-     * @p ret_committed tells whether commit() succeeded: then the image counts, also
-     * when the engine failed afterwards: without leave_running the processes were then
-     * killed, but not seen to end (the caller makes sure).
+     * @p ret_committed tells whether commit() succeeded: then the image counts. What is
+     * left then is to end the processes, or with leave_running to leave them stopped;
+     * an error is about that. (Without leave_running the engine ends them itself where
+     * CRIU fails to, and that is a success.)
      */
     int (*dump)(struct gpucr_engine *engine, const struct gpucr_engine_dump *request,
                 struct gpucr_engine_log *log, bool *ret_committed, struct gpucr_error *err);
@@ -110,6 +111,13 @@ struct gpucr_engine {
  * is too old (naming the minimum), GPUCR_ERR_ENGINE_HUNG when it does not answer.
  */
 int gpucr_engine_open_criu(const char *path, struct gpucr_engine **ret, struct gpucr_error *err);
+
+/**
+ * The ids of all processes and threads of a CRIU image, as they were in the pid
+ * namespace in which CRIU saw them: a restore without pid_namespace needs them free.
+ * If the first is 1, the tree had a namespace of its own, and gets one again.
+ */
+int gpucr_engine_image_pids(int images_fd, struct gpucr_pids *ret, struct gpucr_error *err);
 
 /** NULL is fine. Returns NULL. */
 struct gpucr_engine *gpucr_engine_close(struct gpucr_engine *engine);

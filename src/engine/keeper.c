@@ -36,9 +36,10 @@ static int open_program(int *ret_fd, struct gpucr_error *err)
     if (fd < 0 && errno == EINVAL)
         fd = memfd_create("gpucr-keeper", MFD_CLOEXEC);
     if (fd < 0 && errno == EACCES)
-        return gpucr_error_set(err, GPUCR_ERR_UNSUPPORTED,
-                               "this machine forbids executable memory files (sysctl "
-                               "vm.memfd_noexec=2), which a restore in a fresh pid namespace needs");
+        return gpucr_error_set(
+            err, GPUCR_ERR_UNSUPPORTED,
+            "this machine forbids executable memory files (sysctl "
+            "vm.memfd_noexec=2), which a restore in a fresh pid namespace needs");
     if (fd < 0)
         return gpucr_error_errno(err, errno, "cannot create a memory file");
     rc = gpucr_fd_write_all(fd, gpucr_keeper_image, gpucr_keeper_image_bytes(), err);
@@ -72,12 +73,12 @@ static int say_failed(const struct gpucr_keeper_message *message, struct gpucr_e
         [GPUCR_KEEPER_STEP_NONE] = "start",
         [GPUCR_KEEPER_STEP_PROPAGATION] = "make its mounts its own",
         [GPUCR_KEEPER_STEP_PROC] = "mount its /proc",
+        [GPUCR_KEEPER_STEP_JOIN] = "enter the namespaces of the process",
         [GPUCR_KEEPER_STEP_START] = "start criu",
     };
     size_t step = (size_t)message->step;
 
-    return gpucr_error_errno(err, message->value,
-                             "the first process of the fresh pid namespace cannot %s",
+    return gpucr_error_errno(err, message->value, "the helper for another pid namespace cannot %s",
                              step < GPUCR_ARRAY_SIZE(steps) ? steps[step] : "start");
 }
 
@@ -102,28 +103,47 @@ static int find_criu(const struct gpucr_keeper *keeper, struct gpucr_criu_channe
     return 0;
 }
 
-/* Descriptors in the order in which the keeper hands them to criu, its own last. */
-static int spawn_keeper(const struct gpucr_criu_start *start, const int fds[8],
-                        struct gpucr_keeper *keeper, struct gpucr_error *err)
+/* A keeper about to be started: for whom, and with which ends of the sockets. */
+struct plan {
+    const struct gpucr_criu_start *start;
+    int target_fd; /* pidfd, or -1 to make a namespace */
+    int rpc;
+    int control;
+    int output_fd;
+};
+
+static int spawn_keeper(const struct plan *plan, struct gpucr_keeper *keeper,
+                        struct gpucr_error *err)
 {
-    const char *argv[] = {"gpucr-keeper", start->path, "criu", "--no-default-config",
-                          "swrk",         "3",         NULL};
+    const struct gpucr_criu_start *start = plan->start;
+    bool join = plan->target_fd >= 0;
+    const char *argv[] = {"gpucr-keeper",
+                          join ? GPUCR_KEEPER_JOIN : GPUCR_KEEPER_MAKE,
+                          start->path,
+                          "criu",
+                          "--no-default-config",
+                          "swrk",
+                          "3",
+                          NULL};
     const char *envp[GPUCR_CRIU_ENVIRONMENT_MAX];
     GPUCR_AUTO_FD int program = -1;
-    struct gpucr_spawn spawn = {.argv = argv,
-                                .envp = envp,
-                                .fd_count = GPUCR_KEEPER_CONTROL_FD + 1,
-                                .namespaces = CLONE_NEWPID | CLONE_NEWNS,
-                                .own_group = start->terminal_fd < 0};
+    /* In the order in which the keeper hands them to criu, its own at the end. */
+    struct gpucr_spawn spawn = {
+        .argv = argv,
+        .envp = envp,
+        .fds = {start->terminal_fd, plan->output_fd, plan->output_fd, plan->rpc, start->config_fd,
+                start->images_fd, start->work_fd, plan->control, plan->target_fd},
+        .fd_count = join ? GPUCR_KEEPER_TARGET_FD + 1 : GPUCR_KEEPER_CONTROL_FD + 1,
+        .namespaces = join ? 0 : CLONE_NEWPID | CLONE_NEWNS,
+        .own_group = start->terminal_fd < 0};
     int rc = open_program(&program, err);
 
     if (rc != 0)
         return rc;
     gpucr_criu_environment(start, envp);
     spawn.exec_fd = program;
-    (void)memcpy(spawn.fds, fds, sizeof(spawn.fds));
     rc = gpucr_spawn(&spawn, &keeper->pid, &keeper->pidfd, err);
-    return rc == 0 ? 0 : gpucr_error_wrap(err, rc, "cannot make a fresh pid namespace");
+    return rc == 0 || join ? rc : gpucr_error_wrap(err, rc, "cannot make a fresh pid namespace");
 }
 
 static int meet(struct gpucr_keeper *keeper, struct gpucr_criu_channel *channel,
@@ -137,8 +157,9 @@ static int meet(struct gpucr_keeper *keeper, struct gpucr_criu_channel *channel,
     return rc == 0 ? find_criu(keeper, channel, err) : rc;
 }
 
-int gpucr_keeper_start(const struct gpucr_criu_start *start, struct gpucr_keeper *ret,
-                       struct gpucr_criu_channel *ret_channel, struct gpucr_error *err)
+static int start_keeper(const struct gpucr_criu_start *start, int target_fd,
+                        struct gpucr_keeper *ret, struct gpucr_criu_channel *ret_channel,
+                        struct gpucr_error *err)
 {
     struct gpucr_criu_channel channel = GPUCR_CRIU_CHANNEL_INIT;
     struct gpucr_keeper keeper = GPUCR_KEEPER_INIT;
@@ -152,9 +173,11 @@ int gpucr_keeper_start(const struct gpucr_criu_start *start, struct gpucr_keeper
     if (rc == 0) {
         keeper.control = pair[0];
         control = pair[1];
-        rc = spawn_keeper(start,
-                          (int[8]){start->terminal_fd, channel.output_fd, channel.output_fd, rpc,
-                                   start->config_fd, start->images_fd, start->work_fd, control},
+        rc = spawn_keeper(&(struct plan){.start = start,
+                                         .target_fd = target_fd,
+                                         .rpc = rpc,
+                                         .control = control,
+                                         .output_fd = channel.output_fd},
                           &keeper, err);
     }
     if (rc == 0) {
@@ -172,6 +195,22 @@ int gpucr_keeper_start(const struct gpucr_criu_start *start, struct gpucr_keeper
     *ret = keeper;
     *ret_channel = channel;
     return 0;
+}
+
+int gpucr_keeper_start(const struct gpucr_criu_start *start, struct gpucr_keeper *ret,
+                       struct gpucr_criu_channel *ret_channel, struct gpucr_error *err)
+{
+    return start_keeper(start, -1, ret, ret_channel, err);
+}
+
+int gpucr_keeper_join(const struct gpucr_criu_start *start, pid_t target, struct gpucr_keeper *ret,
+                      struct gpucr_criu_channel *ret_channel, struct gpucr_error *err)
+{
+    GPUCR_AUTO_FD int target_fd = (int)syscall(SYS_pidfd_open, target, 0U);
+
+    if (target_fd < 0)
+        return gpucr_error_errno(err, errno, "cannot open process %d", (int)target);
+    return start_keeper(start, target_fd, ret, ret_channel, err);
 }
 
 /* The keeper's child that has this pid in the keeper's namespace. */

@@ -43,9 +43,8 @@ static void *work(void *arg)
     if (setns(job->namespace_fd, CLONE_NEWNET) == 0)
         job->result = job->fn(job->arg, job->err);
     else
-        job->result = gpucr_error_errno(job->err, errno,
-                                        "cannot enter the network namespace of process %d",
-                                        (int)job->pid);
+        job->result = gpucr_error_errno(
+            job->err, errno, "cannot enter the network namespace of process %d", (int)job->pid);
     return NULL;
 }
 

@@ -207,8 +207,7 @@ int gpucr_nft_delete(const char *name, struct gpucr_error *err)
     (void)memcpy((char *)attribute + NLA_HDRLEN, name, length);
     header->nlmsg_len += NLA_ALIGN(attribute->nla_len);
     used += NLA_ALIGN(attribute->nla_len);
-    set_body(begin_message(request, &used, NFNL_MSG_BATCH_END, 0), AF_UNSPEC,
-             NFNL_SUBSYS_NFTABLES);
+    set_body(begin_message(request, &used, NFNL_MSG_BATCH_END, 0), AF_UNSPEC, NFNL_SUBSYS_NFTABLES);
     if (rc == 0)
         rc = exchange(fd, request, used, "", NULL);
     if (rc == 0 || rc == -ENOENT)

@@ -14,7 +14,8 @@ static int check_part(const char *part, bool is_folder, const char *whole, struc
     struct stat st;
 
     if (lstat(part, &st) != 0)
-        return gpucr_error_path(err, gpucr_error_errno(err, errno, "cannot look at %s", part), part);
+        return gpucr_error_path(err, gpucr_error_errno(err, errno, "cannot look at %s", part),
+                                part);
     if (st.st_uid != 0)
         return gpucr_error_path(
             err,

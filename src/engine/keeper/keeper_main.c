@@ -3,7 +3,10 @@
  * The first process of a fresh pid namespace: mounts its /proc, starts criu, reaps
  * orphans and lives as long as the restored root, with whose status it ends.
  *
- *   gpucr-keeper CRIU ARGV0 ARG...    environment and descriptors 0-6 are criu's
+ *   gpucr-keeper make CRIU ARGV0 ARG...    environment and descriptors 0-6 are criu's
+ *
+ * With "join" instead it enters the pid and mount namespaces of a process that is there
+ * already, starts criu in them, and ends when criu ends.
  *
  * It is a program of its own, so that nothing of gpucr (memory, descriptors, device
  * mappings) stays alive with the restored tree, and it is built without any library,
@@ -12,7 +15,7 @@
 #include <asm/unistd.h>
 #include <stddef.h>
 
-#include "keeper_protocol.h"
+#include "engine/keeper/keeper_protocol.h"
 
 /* From the kernel's ABI; its own headers clash with each other. */
 enum {
@@ -30,6 +33,9 @@ enum {
     K_SFD_FLAGS = 02004000, /* SFD_CLOEXEC | SFD_NONBLOCK */
     K_MSG_NOSIGNAL = 0x4000,
     K_MSG_DONTWAIT = 0x40,
+    K_PR_SET_NAME = 15,
+    K_CLONE_NEWNS = 0x00020000,
+    K_CLONE_NEWPID = 0x20000000,
     KERNEL_SIGSET_BYTES = 8,
     HANDED_FDS = 7,
 };
@@ -52,19 +58,24 @@ struct keeper {
     int signals; /* signalfd */
 };
 
-static long call(long number, long a, long b, long c, long d, long e)
+/* The sixth argument of a system call is never used here. */
+static long raw_call(long number, const long args[5])
 {
-    register long r10 __asm__("r10") = d;
-    register long r8 __asm__("r8") = e;
+    register long r10 __asm__("r10") = args[3];
+    register long r8 __asm__("r8") = args[4];
     register long r9 __asm__("r9") = 0;
     long result;
 
     __asm__ volatile("syscall"
                      : "=a"(result)
-                     : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                     : "a"(number), "D"(args[0]), "S"(args[1]), "d"(args[2]), "r"(r10), "r"(r8),
+                       "r"(r9)
                      : "rcx", "r11", "memory");
     return result;
 }
+
+#define call(number, a, b, c, d, e)                                                                \
+    raw_call((number), (const long[5]){(long)(a), (long)(b), (long)(c), (long)(d), (long)(e)})
 
 /* The compiler may ask for it when it clears or copies structures. */
 void *memset(void *to, int value, size_t size);
@@ -153,8 +164,18 @@ static long start_criu(char **argv, char **envp, unsigned long unblocked)
         return pid;
     (void)call(__NR_rt_sigprocmask, K_SIG_SETMASK, (long)&unblocked, 0, KERNEL_SIGSET_BYTES, 0);
     (void)call(__NR_close, GPUCR_KEEPER_CONTROL_FD, 0, 0, 0, 0);
-    (void)call(__NR_execve, (long)argv[1], (long)(argv + 2), (long)envp, 0, 0);
+    (void)call(__NR_execve, argv[2], argv + 3, envp, 0, 0);
     leave(127);
+}
+
+/* Only the descriptors that are its own stay open. */
+static void start_and_tell(struct keeper *keeper, char **argv, char **envp)
+{
+    keeper->criu = start_criu(argv, envp, 0);
+    require(keeper, GPUCR_KEEPER_STEP_START, keeper->criu);
+    for (int fd = 0; fd < HANDED_FDS; fd++)
+        (void)call(__NR_close, fd, 0, 0, 0, 0);
+    tell(keeper, GPUCR_KEEPER_STARTED, 0, keeper->criu);
 }
 
 static void set_up(struct keeper *keeper, char **argv, char **envp)
@@ -163,19 +184,28 @@ static void set_up(struct keeper *keeper, char **argv, char **envp)
 
     /* Slave: mounts of the machine still arrive, our /proc does not leave. */
     require(keeper, GPUCR_KEEPER_STEP_PROPAGATION,
-            call(__NR_mount, 0, (long)"/", 0, K_MS_REC | K_MS_SLAVE, 0));
+            call(__NR_mount, 0, "/", 0, K_MS_REC | K_MS_SLAVE, 0));
     require(keeper, GPUCR_KEEPER_STEP_PROC,
-            call(__NR_mount, (long)"proc", (long)"/proc", (long)"proc",
-                 K_MS_NOSUID | K_MS_NODEV | K_MS_NOEXEC, 0));
-    (void)call(__NR_rt_sigprocmask, K_SIG_BLOCK, (long)&mask, 0, KERNEL_SIGSET_BYTES, 0);
-    keeper->signals =
-        (int)call(__NR_signalfd4, -1, (long)&mask, KERNEL_SIGSET_BYTES, K_SFD_FLAGS, 0);
+            call(__NR_mount, "proc", "/proc", "proc", K_MS_NOSUID | K_MS_NODEV | K_MS_NOEXEC, 0));
+    (void)call(__NR_rt_sigprocmask, K_SIG_BLOCK, &mask, 0, KERNEL_SIGSET_BYTES, 0);
+    keeper->signals = (int)call(__NR_signalfd4, -1, &mask, KERNEL_SIGSET_BYTES, K_SFD_FLAGS, 0);
     require(keeper, GPUCR_KEEPER_STEP_START, keeper->signals);
-    keeper->criu = start_criu(argv, envp, 0);
-    require(keeper, GPUCR_KEEPER_STEP_START, keeper->criu);
-    for (int fd = 0; fd < HANDED_FDS; fd++)
-        (void)call(__NR_close, fd, 0, 0, 0, 0);
-    tell(keeper, GPUCR_KEEPER_STARTED, 0, keeper->criu);
+    start_and_tell(keeper, argv, envp);
+}
+
+/* A pid namespace is entered by the children of who enters it: by criu. */
+_Noreturn static void join(char **argv, char **envp)
+{
+    struct keeper keeper = {.control = GPUCR_KEEPER_CONTROL_FD};
+    int status = 0;
+
+    require(&keeper, GPUCR_KEEPER_STEP_JOIN,
+            call(__NR_setns, GPUCR_KEEPER_TARGET_FD, K_CLONE_NEWPID | K_CLONE_NEWNS, 0, 0, 0));
+    (void)call(__NR_close, GPUCR_KEEPER_TARGET_FD, 0, 0, 0, 0);
+    start_and_tell(&keeper, argv, envp);
+    while (call(__NR_wait4, keeper.criu, &status, 0, 0, 0) == -K_EINTR)
+        ;
+    leave(0);
 }
 
 _Noreturn static void run(char **argv, char **envp)
@@ -208,8 +238,11 @@ _Noreturn void gpucr_keeper_start_c(long *stack)
     long argc = stack[0];
     char **argv = (char **)(stack + 1);
 
-    if (argc < 3)
+    if (argc < 4)
         leave(2);
+    (void)call(__NR_prctl, K_PR_SET_NAME, "gpucr-keeper", 0, 0, 0);
+    if (argv[1][0] == GPUCR_KEEPER_JOIN[0])
+        join(argv, argv + argc + 1);
     run(argv, argv + argc + 1);
 }
 

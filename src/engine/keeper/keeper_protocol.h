@@ -21,6 +21,7 @@ enum gpucr_keeper_step {
     GPUCR_KEEPER_STEP_NONE = 0,
     GPUCR_KEEPER_STEP_PROPAGATION, /* making its mounts its own */
     GPUCR_KEEPER_STEP_PROC,        /* mounting /proc */
+    GPUCR_KEEPER_STEP_JOIN,        /* entering the namespaces of the target */
     GPUCR_KEEPER_STEP_START,       /* starting criu */
 };
 
@@ -31,6 +32,13 @@ struct gpucr_keeper_message {
 };
 
 /* Descriptors of the keeper beside those that it hands to criu (0 to 6). */
-enum { GPUCR_KEEPER_CONTROL_FD = 7 };
+enum {
+    GPUCR_KEEPER_CONTROL_FD = 7,
+    GPUCR_KEEPER_TARGET_FD = 8, /* pidfd of the process whose namespaces are joined */
+};
+
+/* First argument: what it is started for. */
+#define GPUCR_KEEPER_MAKE "make" /* it is the first process of a fresh namespace */
+#define GPUCR_KEEPER_JOIN "join" /* it starts criu in the namespaces of a process */
 
 #endif

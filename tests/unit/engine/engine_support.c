@@ -43,8 +43,7 @@ static void map_page(struct fixture *fixture)
     fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
     assert_int_equal(ftruncate(fd, sizeof(*fixture->page)), 0);
-    fixture->page =
-        mmap(NULL, sizeof(*fixture->page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    fixture->page = mmap(NULL, sizeof(*fixture->page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     assert_ptr_not_equal(fixture->page, MAP_FAILED);
     (void)close(fd);
 }
@@ -253,7 +252,9 @@ void assert_goes_on(struct fixture *fixture, pid_t pid, size_t threads)
     }
     assert_int_equal(page->memory_good, 1);
     if (page->broken != 0)
-        fail_msg("the connection broke: %d sent %d got %d round %d exch %d now %d", page->broken, (int)page->counts[14], (int)page->counts[15], (int)page->counts[13], (int)page->counts[12], (int)page->exchanged);
+        fail_msg("the connection broke: %d sent %d got %d round %d exch %d now %d", page->broken,
+                 (int)page->counts[14], (int)page->counts[15], (int)page->counts[13],
+                 (int)page->counts[12], (int)page->exchanged);
     if (before.exchanged > 0)
         assert_true(page->exchanged > before.exchanged);
 }

@@ -3,13 +3,14 @@
  * A program to be dumped and restored: counts in several threads, in private memory,
  * and shows the counts in a file that it shares with the test.
  *
- *   engine_target FILE [THREADS [MIB [tcp|lock|deleted]]]
+ *   engine_target FILE [THREADS [MIB [tcp|lock|deleted|tree]]]
  *
  * It starts a session of its own with /dev/null as its only descriptors, as a
  * descriptor from elsewhere (a pipe of the test runner) would fail the dump. With
  * "tcp" it keeps a TCP connection over the loopback to itself and sends a byte for
  * every count of thread 0; with "lock" it holds a lock on FILE; with "deleted" it has
- * FILE.gone open, which has a second name FILE.other.
+ * FILE.gone open, which has a second name FILE.other; with "tree" it has a child that
+ * counts in the place behind the threads, and a zombie.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -81,8 +82,7 @@ static void exchange(uint64_t round)
 
 static int connect_self(void)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof(address);
     struct timeval limit = {.tv_sec = 20};
     int listener = socket(AF_INET, SOCK_STREAM, 0);
@@ -121,8 +121,24 @@ static int open_deleted(const char *path)
     return unlink(gone);
 }
 
-static int prepare(const char *what, const char *path)
+static int make_tree(size_t index)
 {
+    pid_t child = fork();
+
+    if (child == 0)
+        count((void *)(uintptr_t)index);
+    if (child < 0)
+        return -1;
+    child = fork();
+    if (child == 0)
+        _exit(7);
+    return child < 0 ? -1 : 0;
+}
+
+static int prepare(const char *what, const char *path, size_t threads)
+{
+    if (strcmp(what, "tree") == 0)
+        return make_tree(threads);
     if (strcmp(what, "tcp") == 0)
         return connect_self();
     if (strcmp(what, "lock") == 0)
@@ -191,7 +207,7 @@ int main(int argc, char **argv)
     if (argc < 2 || threads > ENGINE_TARGET_THREADS_MAX || setsid() < 0 || chdir("/") != 0 ||
         clean_fds() != 0 || map_page(argv[1]) != 0 || fill_memory(mib) != 0)
         return 1;
-    if (argc > 4 && prepare(argv[4], argv[1]) != 0)
+    if (argc > 4 && prepare(argv[4], argv[1], threads) != 0)
         return 1;
     for (size_t i = 1; i < threads; i++) {
         pthread_t thread;

@@ -8,8 +8,8 @@
 enum { ENGINE_TARGET_THREADS_MAX = 16 };
 
 struct engine_target_page {
-    int32_t pid;      /* set when it runs */
-    int32_t broken;   /* errno when the connection failed, 0: never */
+    int32_t pid;        /* set when it runs */
+    int32_t broken;     /* errno when the connection failed, 0: never */
     uint64_t exchanged; /* bytes that went over the connection */
     uint64_t counts[ENGINE_TARGET_THREADS_MAX];
     uint32_t verify_wanted; /* raised by the test */

@@ -53,15 +53,15 @@ static void expect_malformed(const uint8_t *data, size_t size)
 static void test_malformed(void **state)
 {
     (void)state;
-    expect_malformed((const uint8_t[]){0x08}, 1);                   /* no value */
-    expect_malformed((const uint8_t[]){0x80, 0x80, 0x80}, 3);       /* endless key */
-    expect_malformed((const uint8_t[]){0x12, 0x05, 'a'}, 3);        /* too short */
-    expect_malformed((const uint8_t[]){0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
-                                       0x01},
-                     11);                                           /* length of 64 bits */
-    expect_malformed((const uint8_t[]){0x1d, 1, 0}, 3);             /* half a number */
-    expect_malformed((const uint8_t[]){0x0b}, 1);                   /* group */
-    expect_malformed((const uint8_t[]){0x00, 0x00}, 2);             /* field 0 */
+    expect_malformed((const uint8_t[]){0x08}, 1);             /* no value */
+    expect_malformed((const uint8_t[]){0x80, 0x80, 0x80}, 3); /* endless key */
+    expect_malformed((const uint8_t[]){0x12, 0x05, 'a'}, 3);  /* too short */
+    expect_malformed(
+        (const uint8_t[]){0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01},
+        11);                                            /* length of 64 bits */
+    expect_malformed((const uint8_t[]){0x1d, 1, 0}, 3); /* half a number */
+    expect_malformed((const uint8_t[]){0x0b}, 1);       /* group */
+    expect_malformed((const uint8_t[]){0x00, 0x00}, 2); /* field 0 */
     expect_malformed(NULL, 0);
 }
 
@@ -84,9 +84,9 @@ static int count_file(void *arg, const struct gpucr_criu_file *file)
 /* Every prefix of a good file, and every byte of it changed: no crash, and an end. */
 static void test_damaged(void **state)
 {
-    static const uint8_t good[] = {0x19, 0x43, 0x56, 0x54, 0, 0,    0,    0,    0x0e, 0,
-                                   0,    0,    0x08, 0x01, 0x10, 0x07, 0x1a, 0x08, 0x08, 0x07,
-                                   0x32, 0x04, 'a',  '/',  'b',  'c'};
+    static const uint8_t good[] = {0x19, 0x43, 0x56, 0x54, 0,    0,    0,    0,    0x0e,
+                                   0,    0,    0,    0x08, 0x01, 0x10, 0x07, 0x1a, 0x08,
+                                   0x08, 0x07, 0x32, 0x04, 'a',  '/',  'b',  'c'};
     uint8_t bad[sizeof(good)];
     struct fixture f;
     int count = 0;

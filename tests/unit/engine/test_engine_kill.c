@@ -29,6 +29,7 @@ enum how { CRASH, HANG };
 struct saboteur {
     struct fixture *fixture;
     const char *log;
+    pid_t spared; /* a child of ours that is neither criu nor its parent */
     off_t threshold;
     enum how how;
     int crash_signal; /* criu blocks SIGSEGV in a restore */
@@ -46,8 +47,8 @@ static off_t log_size(const struct fixture *f, const char *name)
     return fstatat(f->work_fd, name, &st, 0) == 0 ? st.st_size : 0;
 }
 
-/* criu: a child of ours that is not the target. */
-static pid_t find_criu(pid_t target)
+/* A child of @p parent that leads a process group, none of the two. */
+static pid_t find_child(pid_t parent, pid_t not_this, pid_t nor_this)
 {
     struct gpucr_pids pids = {0};
     pid_t found = 0;
@@ -57,12 +58,24 @@ static pid_t find_criu(pid_t target)
     for (size_t i = 0; i < pids.count; i++) {
         struct gpucr_proc_stat stat;
 
-        if (pids.ids[i] != target && gpucr_proc_stat_read(pids.ids[i], &stat, NULL) == 0 &&
-            stat.parent_pid == getpid() && stat.group == stat.pid)
+        if (pids.ids[i] != not_this && pids.ids[i] != nor_this &&
+            gpucr_proc_stat_read(pids.ids[i], &stat, NULL) == 0 && stat.parent_pid == parent &&
+            stat.state != 'Z')
             found = stat.pid;
     }
     gpucr_pids_done(&pids);
     return found;
+}
+
+/* criu is a child of ours, or, in another pid namespace, of a keeper that is. */
+static pid_t find_criu(const struct saboteur *s)
+{
+    pid_t child = find_child(getpid(), s->fixture->pid, s->spared);
+    struct gpucr_proc_stat stat;
+
+    if (child == 0 || gpucr_proc_stat_read(child, &stat, NULL) != 0)
+        return 0;
+    return strcmp(stat.comm, "gpucr-keeper") == 0 ? find_child(child, 0, 0) : child;
 }
 
 static void *sabotage(void *arg)
@@ -74,7 +87,7 @@ static void *sabotage(void *arg)
         off_t size = log_size(s->fixture, s->log);
 
         if (victim == 0 && size > 0)
-            victim = find_criu(s->fixture->pid);
+            victim = find_criu(s);
         if (victim != 0 && size >= s->threshold) {
             (void)kill(victim, s->how == CRASH ? s->crash_signal : SIGSTOP);
             atomic_store(&s->struck, true);
@@ -136,11 +149,14 @@ static int dump(struct fixture *f, bool leave_running, bool tcp, uint64_t idle_m
 }
 
 /* One dump that is struck at @p threshold. */
-static bool struck_dump(struct fixture *f, off_t threshold, enum how how, bool tcp)
+static bool struck_dump(struct fixture *f, off_t threshold, enum how how, bool tcp, pid_t keeper)
 {
-    struct saboteur s = {
-        .fixture = f, .log = "dump.log", .threshold = threshold, .how = how,
-        .crash_signal = SIGSEGV};
+    struct saboteur s = {.spared = keeper,
+                         .fixture = f,
+                         .log = "dump.log",
+                         .threshold = threshold,
+                         .how = how,
+                         .crash_signal = SIGSEGV};
     bool committed = false;
     bool struck;
     int rc;
@@ -155,7 +171,7 @@ static bool struck_dump(struct fixture *f, off_t threshold, enum how how, bool t
     if (rc != 0)
         assert_int_equal(rc, how == HANG ? GPUCR_ERR_ENGINE_HUNG : GPUCR_ERR_ENGINE);
     assert_untouched(f);
-    assert_no_children(f->pid);
+    assert_no_children(keeper > 0 ? keeper : f->pid);
     assert_no_tables();
     assert_goes_on(f, f->pid, THREADS);
     return rc != 0;
@@ -179,7 +195,7 @@ static void test_dump(void **state)
     assert_goes_on(&f, f.pid, THREADS);
     whole = log_size(&f, "dump.log");
     for (int i = 0; i < POINTS; i++)
-        failures += struck_dump(&f, whole * (2 * i + 1) / (2 * POINTS), how, tcp);
+        failures += struck_dump(&f, whole * (2 * i + 1) / (2 * POINTS), how, tcp, 0);
     (void)printf("%s, %s: %zu of %d dumps were ended midway\n", how == CRASH ? "crashed" : "hung",
                  tcp ? "with a TCP connection" : "without TCP", failures, POINTS);
     assert_true(failures >= POINTS / 2);
@@ -205,11 +221,53 @@ static int restore(struct fixture *f, bool tcp, uint64_t idle_ms, pid_t *ret_pid
     return rc;
 }
 
+/* criu works inside the namespace in which the target was restored. */
+static void test_dump_namespace(void **state)
+{
+    struct gpucr_engine_restored restored = {0};
+    struct gpucr_engine_restore request;
+    bool committed = false;
+    size_t failures = 0;
+    struct fixture f;
+    off_t whole;
+
+    (void)state;
+    fixture_open(&f, criu);
+    fixture_start(&f, arguments(false));
+    fixture_stop(&f);
+    if (dump(&f, false, false, 20000, &committed) != 0)
+        fail_msg("%s", f.err.text);
+    assert_int_equal(waitpid(f.pid, NULL, 0), f.pid);
+    request = fixture_restore_request(&f);
+    request.pid_namespace = true;
+    if (f.engine->ops->restore(f.engine, &request, &f.log, &restored, &f.err) != 0)
+        fail_msg("%s", f.err.text);
+    f.pid = restored.root;
+    assert_goes_on(&f, f.pid, THREADS);
+    fixture_empty(&f);
+    fixture_stop(&f);
+    if (dump(&f, true, false, 20000, &committed) != 0)
+        fail_msg("%s", f.err.text);
+    assert_goes_on(&f, f.pid, THREADS);
+    whole = log_size(&f, "dump.log");
+    for (int i = 0; i < POINTS; i++)
+        failures += struck_dump(&f, whole * (2 * i + 1) / (2 * POINTS), i % 2 ? HANG : CRASH, false,
+                                restored.keeper);
+    (void)printf("in a namespace: %zu of %d dumps were ended midway\n", failures, POINTS);
+    assert_true(failures >= POINTS / 2);
+    (void)kill(f.pid, SIGKILL);
+    assert_int_equal(waitpid(restored.keeper, NULL, 0), restored.keeper);
+    f.pid = 0;
+    fixture_close(&f);
+}
+
 static bool struck_restore(struct fixture *f, off_t threshold, enum how how, bool tcp)
 {
-    struct saboteur s = {
-        .fixture = f, .log = "restore.log", .threshold = threshold, .how = how,
-        .crash_signal = SIGKILL};
+    struct saboteur s = {.fixture = f,
+                         .log = "restore.log",
+                         .threshold = threshold,
+                         .how = how,
+                         .crash_signal = SIGKILL};
     pid_t pid = 0;
     bool struck;
     int rc;
@@ -276,6 +334,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dump),
         {"test_dump_hang", test_dump, NULL, NULL, &hang},
+        cmocka_unit_test(test_dump_namespace),
         cmocka_unit_test(test_restore),
         {"test_restore_hang", test_restore, NULL, NULL, &hang},
     };

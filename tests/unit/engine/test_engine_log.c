@@ -99,8 +99,9 @@ static void test_device(void **state)
     (void)state;
     fixture_open(&f, NULL);
     /* Major 1 is "mem" everywhere. */
-    explain(&f, "dump", GPUCR_ERR_ENGINE,
-            "(00.1) Error (criu/files-ext.c:98): Can't dump file 7 of that type [20666] (chr 1:99)\n");
+    explain(
+        &f, "dump", GPUCR_ERR_ENGINE,
+        "(00.1) Error (criu/files-ext.c:98): Can't dump file 7 of that type [20666] (chr 1:99)\n");
     assert_says("character device 1 is mem");
     assert_says("close it in the program");
     explain(&f, "dump", GPUCR_ERR_ENGINE,
@@ -137,13 +138,12 @@ static void write_image(const struct fixture *f)
     static const unsigned char fdinfo[] = {0x19, 0x43, 0x56, 0x54, 0x32, 0x37, 0x21,
                                            0x56, 0x08, 0,    0,    0,    0x08, 0x21,
                                            0x10, 0x00, 0x18, 0x01, 0x20, 0x05};
-    static const unsigned char files[] = {0x19, 0x43, 0x56, 0x54, 0x00, 0x00, 0x00, 0x00,
-                                          0x13, 0,    0,    0,    0x08, 0x01, 0x10, 0x21,
-                                          0x1a, 0x0d, 0x08, 0x21, 0x32, 0x09, 's',  'r',
-                                          'v',  '/',  'd',  'a',  't',  'a',  '!'};
-    static const unsigned char mounts[] = {0x19, 0x43, 0x56, 0x54, 0x00, 0x00, 0x00, 0x00,
-                                           0x08, 0,    0,    0,    0x10, 0x4d, 0x3a, 0x04,
-                                           '/',  'm',  'n',  't'};
+    static const unsigned char files[] = {
+        0x19, 0x43, 0x56, 0x54, 0x00, 0x00, 0x00, 0x00, 0x13, 0,   0,   0,   0x08, 0x01, 0x10, 0x21,
+        0x1a, 0x0d, 0x08, 0x21, 0x32, 0x09, 's',  'r',  'v',  '/', 'd', 'a', 't',  'a',  '!'};
+    static const unsigned char mounts[] = {0x19, 0x43, 0x56, 0x54, 0x00, 0x00, 0x00,
+                                           0x00, 0x08, 0,    0,    0,    0x10, 0x4d,
+                                           0x3a, 0x04, '/',  'm',  'n',  't'};
 
     write_file(f->images_fd, "ids-4711.img", ids, sizeof(ids));
     write_file(f->images_fd, "fdinfo-3.img", fdinfo, sizeof(fdinfo));
@@ -176,6 +176,10 @@ static void test_hung(void **state)
     explain(&f, "dump", GPUCR_ERR_ENGINE_HUNG,
             "(00.1) Dumping pages\n(00.2) pie: 12: new_sp=0x7f1 ip 0x42\n");
     assert_says("new_sp=0x7f1");
+    explain(&f, "restore", GPUCR_ERR_ENGINE_HUNG,
+            "(00.1) pie: 12: Error (criu/pie/restorer.c:317): Unable to drop capability 24: -1\n"
+            "(00.2) waiting\n");
+    assert_says("restore it as root");
     /* No log at all is no crash. */
     (void)unlinkat(f.work_fd, "test.log", 0);
     explain(&f, "dump", GPUCR_ERR_ENGINE, "");

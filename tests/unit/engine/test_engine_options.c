@@ -28,9 +28,8 @@ static int config(const struct gpucr_name_value *extra, size_t count, char *ret,
 
 static void test_fields(void **state)
 {
-    struct gpucr_engine_options options = {.shell_job = true,
-                                           .file_locks = true,
-                                           .ghost_limit_bytes = UINT64_C(1) << 40};
+    struct gpucr_engine_options options = {
+        .shell_job = true, .file_locks = true, .ghost_limit_bytes = UINT64_C(1) << 40};
     GpucrCriu__Options fields = GPUCR_CRIU__OPTIONS__INIT;
 
     (void)state;
