@@ -5,11 +5,11 @@ target_compile_definitions(gpucr_flags INTERFACE _GNU_SOURCE _FILE_OFFSET_BITS=6
 target_include_directories(gpucr_flags INTERFACE ${CMAKE_SOURCE_DIR}/include)
 target_compile_options(gpucr_flags INTERFACE
     -Wall -Wextra -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wvla -Wformat=2 -Wundef
-    -Wswitch-enum -Wimplicit-fallthrough -Wpointer-arith -Wwrite-strings
+    -Wno-format-nonliteral -Wswitch-enum -Wimplicit-fallthrough -Wpointer-arith -Wwrite-strings
     -fno-common -fstack-protector-strong -fno-strict-aliasing)
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
     target_compile_options(gpucr_flags INTERFACE
-        -Wlogical-op -Wduplicated-cond -Wjump-misses-init -Wno-format-nonliteral
+        -Wlogical-op -Wduplicated-cond -Wjump-misses-init
         -fstack-clash-protection)
 endif()
 if(CMAKE_BUILD_TYPE STREQUAL "Release" OR CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo")

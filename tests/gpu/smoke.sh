@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 # smoke.sh: a first look at a machine with a GPU, by hand, with everything printed.
 set -uo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit 1
 export GPUCR_CRIU=${GPUCR_CRIU:-$PWD/build/criu/criu} GPUCR_STATE_DIR=/tmp/gpucr-state
 bin=${GPUCR_BUILD:-build/carry}
 timeout 60 "$bin/gpucr" check

@@ -316,11 +316,16 @@ def run_tests(tests, machine_args=None):
     """Run functions that take a Machine, each on a fresh one; the names given on the
     command line, or all. Ends with the plain closing line."""
     names = sys.argv[1:]
+    machine_args = dict(machine_args or {})
+    if os.environ.get("GPUCR_TEST_REAL") == "1":
+        machine_args["real"] = True
+        if not has_gpu():
+            skip("no NVIDIA GPU on this machine")
     passed = failed = skipped = 0
     for test in tests:
         if names and test.__name__ not in names:
             continue
-        machine = Machine(**(machine_args or {}))
+        machine = Machine(**machine_args)
         begin = time.monotonic()
         try:
             test(machine)

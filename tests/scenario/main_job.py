@@ -6,10 +6,8 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import (Failed, all_stopped, alive, check, find_criu, has_gpu, processes, run_tests,
+from harness import (Failed, all_stopped, alive, check, find_criu, processes, run_tests,
                      skip, wait_until)
-
-REAL = os.environ.get("GPUCR_TEST_REAL") == "1"
 
 
 def suspend_resume_ten_times(machine):
@@ -83,7 +81,4 @@ def tree(machine):
 if __name__ == "__main__":
     if not find_criu():
         skip("no criu on this machine")
-    if REAL and not has_gpu():
-        skip("no GPU on this machine")
-    run_tests([suspend_resume_ten_times, checkpoint_kill_restore_twice, leave_running, tree],
-              {"real": REAL})
+    run_tests([suspend_resume_ten_times, checkpoint_kill_restore_twice, leave_running, tree])
