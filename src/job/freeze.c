@@ -91,10 +91,8 @@ static int undo_freeze(void *arg, struct gpucr_error *err)
 /* End a phase in which driver calls ran, in parallel or one after another. */
 static void end_driver_phase(struct gpucr_job *job, uint64_t bytes)
 {
-    struct gpucr_result *result = job->result;
     uint64_t driver_ns = 0;
 
-    gpucr_monitor_end(&job->monitor, bytes);
     for (size_t i = 0; i < job->group.count; i++) {
         uint64_t one = job->group.members[i].call_ns;
 
@@ -103,8 +101,8 @@ static void end_driver_phase(struct gpucr_job *job, uint64_t bytes)
         else if (one > driver_ns)
             driver_ns = one;
     }
-    if (result->phase_count > 0)
-        result->phases[result->phase_count - 1].driver_ns = driver_ns;
+    gpucr_monitor_driver(&job->monitor, driver_ns);
+    gpucr_monitor_end(&job->monitor, bytes);
 }
 
 static void begin_driver_phase(struct gpucr_job *job, const char *phase, uint64_t bytes,
@@ -118,10 +116,12 @@ static void begin_driver_phase(struct gpucr_job *job, const char *phase, uint64_
 /* cuInit runs beside the discovery; what is left of it is waited for here. */
 static int wait_init(struct gpucr_job *job, enum gpucr_stage stage, struct gpucr_error *err)
 {
+    uint64_t begin_ns = gpucr_now_ns();
     int rc;
 
     gpucr_monitor_begin(&job->monitor, "driver-init", 0, NULL, NULL);
     rc = gpucr_driver_wait_init(job->driver, err);
+    gpucr_monitor_driver(&job->monitor, gpucr_now_ns() - begin_ns);
     gpucr_monitor_end(&job->monitor, 0);
     return gpucr_error_stage(err, rc, stage);
 }
@@ -132,6 +132,9 @@ static int lock_all(struct gpucr_job *job, struct gpucr_deadline deadline, struc
 
     if (job->group.count == 0)
         return 0;
+    rc = wait_init(job, GPUCR_STAGE_LOCK, err);
+    if (rc < 0)
+        return rc;
     begin_driver_phase(job, "lock", 0, NULL);
     rc = gpucr_fault("job.lock", err);
     if (rc == 0)
@@ -270,9 +273,6 @@ static int checkpoint_all(struct gpucr_job *job, struct gpucr_error *err)
 
     if (job->group.count == 0)
         return 0;
-    rc = wait_init(job, GPUCR_STAGE_CHECKPOINT, err);
-    if (rc < 0)
-        return rc;
     begin_driver_phase(job, "gpu-checkpoint", bytes, checkpoint_progress);
     rc = gpucr_fault("job.checkpoint", err);
     if (rc == 0)

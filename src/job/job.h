@@ -10,6 +10,8 @@
 #ifndef GPUCR_JOB_JOB_H
 #define GPUCR_JOB_JOB_H
 
+#include <pthread.h>
+
 #include <gpucr/job.h>
 
 #include "base/clock.h"
@@ -38,7 +40,9 @@ struct gpucr_job {
     struct gpucr_result *result;
     struct gpucr_driver *driver; /* NULL: none here, driver_error says why */
     struct gpucr_error driver_error;
-    struct gpucr_nvml *nvml; /* NULL: none here */
+    struct gpucr_nvml *nvml; /* by gpucr_job_nvml(), which waits until it is open */
+    pthread_t nvml_thread;
+    bool nvml_opening;
     struct gpucr_tracer *tracer;
     struct gpucr_tree tree;
     struct gpucr_group group;
@@ -73,6 +77,9 @@ int gpucr_job_finish(struct gpucr_job *job, int rc);
 int gpucr_job_open_to_look(struct gpucr_job *job, const struct gpucr_job_options *options,
                            struct gpucr_result *result);
 void gpucr_job_close_after_look(struct gpucr_job *job, int rc);
+
+/** NVML, opened beside the first steps; NULL where there is none. */
+struct gpucr_nvml *gpucr_job_nvml(struct gpucr_job *job);
 
 /** Read the tree and its evidence into job->tree and result->processes. Touches nothing. */
 int gpucr_job_scan(struct gpucr_job *job, struct gpucr_error *err);

@@ -29,14 +29,14 @@ static void fill_machine(struct gpucr_manifest *m)
     (void)gpucr_boot_id_read(m->boot_id, NULL);
 }
 
-static void fill_gpus(const struct gpucr_job *job, struct gpucr_manifest *m)
+static void fill_gpus(struct gpucr_job *job, struct gpucr_manifest *m)
 {
     struct gpucr_gpu gpus[GPUCR_GPUS_PER_PROCESS_MAX];
     uint32_t count = 0;
 
     if (job->driver)
         m->cuda_version = job->driver->cuda_version;
-    if (!job->nvml)
+    if (!gpucr_job_nvml(job))
         return;
     (void)gpucr_nvml_driver_name(job->nvml, m->driver_name, sizeof(m->driver_name), NULL);
     if (gpucr_nvml_gpus(job->nvml, gpus, GPUCR_GPUS_PER_PROCESS_MAX, &count, NULL) < 0)
@@ -154,7 +154,7 @@ int gpucr_manifest_fill_options(const struct gpucr_job_options *o, struct gpucr_
     return rc;
 }
 
-int gpucr_manifest_fill(const struct gpucr_job *job, const struct gpucr_engine *engine,
+int gpucr_manifest_fill(struct gpucr_job *job, const struct gpucr_engine *engine,
                         struct gpucr_manifest *ret, struct gpucr_error *err)
 {
     int rc;

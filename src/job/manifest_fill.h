@@ -14,7 +14,7 @@ int gpucr_manifest_fill_options(const struct gpucr_job_options *options, struct 
                                 struct gpucr_error *err);
 
 /** The rest, but phases and files. The tree is held, so that its threads stand still. */
-int gpucr_manifest_fill(const struct gpucr_job *job, const struct gpucr_engine *engine,
+int gpucr_manifest_fill(struct gpucr_job *job, const struct gpucr_engine *engine,
                         struct gpucr_manifest *ret, struct gpucr_error *err);
 
 /** The phases measured so far. */

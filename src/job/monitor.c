@@ -80,9 +80,17 @@ void gpucr_monitor_begin(struct gpucr_monitor *monitor, const char *phase, uint6
     monitor->phase = phase;
     monitor->phase_begin_ns = gpucr_now_ns();
     monitor->total_bytes = total_bytes;
+    monitor->driver_ns = 0;
     monitor->sample = sample;
     monitor->sample_arg = arg;
     monitor->in_phase = true;
+}
+
+void gpucr_monitor_driver(struct gpucr_monitor *monitor, uint64_t ns)
+{
+    GPUCR_SCOPED_LOCK(lock, &monitor->mutex);
+
+    monitor->driver_ns += ns;
 }
 
 void gpucr_monitor_end(struct gpucr_monitor *monitor, uint64_t bytes)
@@ -99,5 +107,6 @@ void gpucr_monitor_end(struct gpucr_monitor *monitor, uint64_t bytes)
         .name = monitor->phase,
         .bytes = bytes,
         .ns = gpucr_now_ns() - monitor->phase_begin_ns,
+        .driver_ns = monitor->driver_ns,
     };
 }

@@ -26,6 +26,7 @@ struct gpucr_monitor {
     const char *phase;
     uint64_t phase_begin_ns;
     uint64_t total_bytes;
+    uint64_t driver_ns;
     gpucr_sample_fn sample;
     void *sample_arg;
 };
@@ -38,6 +39,9 @@ void gpucr_monitor_done(struct gpucr_monitor *monitor);
 /** Begin a phase; one at a time. @p sample may be NULL (nothing to count). */
 void gpucr_monitor_begin(struct gpucr_monitor *monitor, const char *phase, uint64_t total_bytes,
                          gpucr_sample_fn sample, void *arg);
+
+/** Of the current phase, @p ns were spent inside the vendor's libraries. */
+void gpucr_monitor_driver(struct gpucr_monitor *monitor, uint64_t ns);
 
 /** End it and add it to the result. Without a phase nothing happens. */
 void gpucr_monitor_end(struct gpucr_monitor *monitor, uint64_t bytes);

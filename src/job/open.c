@@ -2,6 +2,7 @@
 #include <assert.h>
 
 #include "base/log.h"
+#include "base/parallel.h"
 #include "job/job.h"
 #include "job/record.h"
 
@@ -20,18 +21,52 @@ static void tell_waiting(void *arg, pid_t pid, const char *what, uint64_t waited
                pid, what, (unsigned long long)(waited_ms / 1000));
 }
 
-static void bind_driver(struct gpucr_job *job)
+/* nvmlInit takes some 20 ms. */
+static void *open_nvml(void *arg)
 {
+    struct gpucr_job *job = arg;
     struct gpucr_error why = GPUCR_ERROR_INIT;
 
+    if (gpucr_nvml_open(job->options->driver_root, &job->nvml, &why) < 0)
+        gpucr_info("no NVML: %s", why.text);
+    return NULL;
+}
+
+struct gpucr_nvml *gpucr_job_nvml(struct gpucr_job *job)
+{
+    uint64_t begin_ns = gpucr_now_ns();
+
+    if (job->nvml_opening) {
+        (void)pthread_join(job->nvml_thread, NULL);
+        gpucr_monitor_driver(&job->monitor, gpucr_now_ns() - begin_ns);
+    }
+    job->nvml_opening = false;
+    return job->nvml;
+}
+
+static void bind_driver(struct gpucr_job *job)
+{
+    uint64_t begin_ns = gpucr_now_ns();
+
+    job->nvml_opening = gpucr_thread_start(&job->nvml_thread, open_nvml, job) == 0;
     job->driver_error = (struct gpucr_error)GPUCR_ERROR_INIT;
     if (gpucr_driver_open(job->options->driver_root, &job->driver, &job->driver_error) < 0) {
         gpucr_info("no CUDA driver: %s", job->driver_error.text);
         return;
     }
     gpucr_debug("driver %s, CUDA %d", job->driver->library_path, job->driver->cuda_version);
-    if (gpucr_nvml_open(job->options->driver_root, &job->nvml, &why) < 0)
-        gpucr_info("no NVML: %s", why.text);
+    gpucr_monitor_driver(&job->monitor, gpucr_now_ns() - begin_ns);
+}
+
+static void close_driver(struct gpucr_job *job)
+{
+    uint64_t begin_ns = gpucr_now_ns();
+
+    gpucr_monitor_begin(&job->monitor, "close", 0, NULL, NULL);
+    (void)gpucr_nvml_close(gpucr_job_nvml(job));
+    (void)gpucr_driver_close(job->driver);
+    gpucr_monitor_driver(&job->monitor, gpucr_now_ns() - begin_ns);
+    gpucr_monitor_end(&job->monitor, 0);
 }
 
 int gpucr_job_open_to_look(struct gpucr_job *job, const struct gpucr_job_options *options,
@@ -86,8 +121,7 @@ static void close_all(struct gpucr_job *job)
     gpucr_group_done(&job->group);
     gpucr_tree_done(&job->tree);
     (void)gpucr_tracer_free(job->tracer);
-    (void)gpucr_nvml_close(job->nvml);
-    (void)gpucr_driver_close(job->driver);
+    close_driver(job);
     gpucr_record_unlock(job->options, job->lock_pid, job->lock_fd);
     gpucr_monitor_done(&job->monitor);
 }

@@ -24,7 +24,7 @@ static int check_driver(struct gpucr_job *job, const struct gpucr_manifest *mani
                                    "the image holds CUDA processes and this machine has no "
                                    "driver: %s",
                                    job->driver_error.text);
-    if (job->nvml)
+    if (gpucr_job_nvml(job))
         (void)gpucr_nvml_driver_name(job->nvml, name, sizeof(name), NULL);
     if (manifest->driver_name[0] && name[0] && strcmp(manifest->driver_name, name) != 0)
         return gpucr_preflight_add(job, GPUCR_FINDING_DRIVER_DIFFERS, 0, err,
@@ -66,7 +66,7 @@ static int check_gpus(struct gpucr_job *job, const struct gpucr_manifest *manife
     uint32_t count = 0;
     int rc = 0;
 
-    if (!job->nvml ||
+    if (!gpucr_job_nvml(job) ||
         gpucr_nvml_gpus(job->nvml, gpus, GPUCR_GPUS_PER_PROCESS_MAX, &count, NULL) < 0)
         return 0;
     for (size_t i = 0; rc == 0 && i < manifest->gpu_count; i++) {

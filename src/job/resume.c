@@ -243,7 +243,7 @@ static int check_device_memory(struct gpucr_job *job, struct gpucr_error *err)
     uint32_t count = 0;
     int rc = 0;
 
-    if (!job->nvml ||
+    if (!gpucr_job_nvml(job) ||
         gpucr_nvml_gpus(job->nvml, gpus, GPUCR_GPUS_PER_PROCESS_MAX, &count, NULL) < 0)
         return 0;
     for (size_t i = 0; i < job->result->process_count; i++) {

@@ -136,10 +136,15 @@ void gpucr_job_read_uses(struct gpucr_job *job, bool after)
 {
     struct gpucr_gpu_uses uses = {0};
     struct gpucr_error ignored = GPUCR_ERROR_INIT;
+    struct gpucr_nvml *nvml = gpucr_job_nvml(job);
+    uint64_t begin_ns = gpucr_now_ns();
+    int rc;
 
-    if (!job->nvml)
+    if (!nvml)
         return;
-    if (gpucr_nvml_uses(job->nvml, &uses, &ignored) < 0) {
+    rc = gpucr_nvml_uses(nvml, &uses, &ignored);
+    gpucr_monitor_driver(&job->monitor, gpucr_now_ns() - begin_ns);
+    if (rc < 0) {
         gpucr_info("the driver does not list its processes: %s", ignored.text);
         return;
     }
