@@ -16,6 +16,7 @@
 #include "engine/breakpoint.h"
 #include "engine/criu_channel.h"
 #include "engine/criu_engine.h"
+#include "engine/criu_options.h"
 #include "engine/trusted_path.h"
 
 enum { VERSION_ANSWER_MS = 10000 };
@@ -169,8 +170,16 @@ static void close_engine(struct gpucr_engine *engine)
     free(engine);
 }
 
+static int check_options(const struct gpucr_engine_options *options, struct gpucr_error *err)
+{
+    GPUCR_AUTO_FD int config_fd = -1;
+
+    return gpucr_criu_options_config(options, &config_fd, err);
+}
+
 static const struct gpucr_engine_ops criu_ops = {
     .name = "criu",
+    .check_options = check_options,
     .dump = gpucr_criu_dump,
     .restore = gpucr_criu_restore,
     .close = close_engine,

@@ -83,6 +83,8 @@ struct gpucr_engine;
 
 struct gpucr_engine_ops {
     const char *name;
+    /** Could the engine be given these options? GPUCR_ERR_USAGE names the one it could not. */
+    int (*check_options)(const struct gpucr_engine_options *options, struct gpucr_error *err);
     /**
      * @p ret_committed tells whether commit() succeeded: then the image counts. What is
      * left then is to end the processes, or with leave_running to leave them stopped;

@@ -26,8 +26,11 @@ struct checkpoint {
 
 static int open_engine(struct checkpoint *c, struct gpucr_error *err)
 {
+    struct gpucr_engine_options options = gpucr_engine_options_of(c->job.options);
     int rc = gpucr_engine_open_criu(c->job.options->criu_path, &c->engine, err);
 
+    if (rc == 0)
+        rc = c->engine->ops->check_options(&options, err);
     if (rc == 0 && !c->engine->hardware_breakpoints)
         rc = gpucr_preflight_add(&c->job, GPUCR_FINDING_HARDWARE_BREAKPOINTS, 0, err,
                                  "hardware breakpoints do not fire on this machine");

@@ -66,11 +66,15 @@ int gpucr_pids_wait_free(struct gpucr_job *job, const struct gpucr_manifest *man
     struct gpucr_deadline deadline = gpucr_deadline_in_ms(timeout_ms);
     int rc = 0;
 
+    /* A tree with a pid namespace of its own gets one again. */
+    if (manifest->processes[0].ns_pid == 1)
+        return 0;
     for (size_t i = 0; rc == 0 && i < manifest->process_count; i++) {
         const struct gpucr_manifest_process *p = &manifest->processes[i];
 
-        rc = wait_free(job, p->pid, deadline, err);
-        for (size_t k = 0; rc == 0 && k < p->thread_count; k++)
+        /* Thread ids are known as the checkpoint saw them from outside. */
+        rc = wait_free(job, p->ns_pid, deadline, err);
+        for (size_t k = 0; rc == 0 && p->ns_pid == p->pid && k < p->thread_count; k++)
             rc = wait_free(job, p->threads[k], deadline, err);
     }
     return rc;

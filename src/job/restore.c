@@ -43,6 +43,7 @@ static void verify_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes
 static int look(struct restore *r, struct gpucr_error *err)
 {
     struct gpucr_job *job = &r->job;
+    struct gpucr_engine_options options = gpucr_engine_options_of(job->options);
     uint64_t wait_ms = job->options->pid_wait_ms ? job->options->pid_wait_ms : DEFAULT_PID_WAIT_MS;
     int rc;
 
@@ -52,9 +53,11 @@ static int look(struct restore *r, struct gpucr_error *err)
         return gpucr_error_stage(err, rc, GPUCR_STAGE_VERIFY);
     r->manifest = gpucr_image_manifest(r->image);
     for (size_t i = 0; rc == 0 && i < r->manifest->process_count; i++)
-        rc = gpucr_pids_add(&r->image_pids, r->manifest->processes[i].pid, err);
+        rc = gpucr_pids_add(&r->image_pids, r->manifest->processes[i].ns_pid, err);
     if (rc == 0)
         rc = gpucr_engine_open_criu(job->options->criu_path, &r->engine, err);
+    if (rc == 0)
+        rc = r->engine->ops->check_options(&options, err);
     if (rc == 0)
         rc = gpucr_preflight_restore(job, r->manifest, err);
     if (rc == 0)
@@ -132,7 +135,7 @@ static int run_engine(struct restore *r, struct gpucr_error *err)
     struct gpucr_engine_restore request = {
         .options = gpucr_engine_options_of(job->options),
         .pids = &r->image_pids,
-        .root = r->manifest->root_pid,
+        .root = r->manifest->processes[0].ns_pid,
         .images_fd = gpucr_image_criu_fd(r->image),
         .work_fd = r->work_fd,
         .pid_namespace = job->options->pid_namespace,
@@ -162,7 +165,7 @@ static const struct gpucr_manifest_process *find_process(const struct restore *r
     for (size_t i = 0; i < r->manifest->process_count; i++) {
         const struct gpucr_manifest_process *p = &r->manifest->processes[i];
 
-        if ((r->job.options->pid_namespace ? p->ns_pid : p->pid) == ns_pid)
+        if (p->ns_pid == ns_pid)
             return p;
     }
     return NULL;
@@ -180,7 +183,7 @@ static int take_process(struct restore *r, const struct gpucr_proc_stat *stat,
         return rc;
     p = gpucr_job_process(job, stat->pid);
     p->before = GPUCR_PROCESS_GONE;
-    m = find_process(r, job->options->pid_namespace ? p->namespace_pid : p->pid);
+    m = find_process(r, p->namespace_pid);
     if (!m)
         return gpucr_error_set(err, GPUCR_ERR_VERIFY,
                                "CRIU restored process %d (%s), which is not in the manifest",

@@ -197,6 +197,17 @@ def criu_refuses(machine):
         no_image(machine, image)
 
 
+def criu_option_is_checked_first(machine):
+    program = machine.counter("--mib", "16")
+    for option in ("bad name=1", "libdir=/tmp", "x=a\nb"):
+        before = program.goes_on()
+        result = machine.gpucr("checkpoint", "--pid", program.pid, "-o", machine.path("image"),
+                               "--criu-option", option, expect=1)
+        check(result["outcome"] == "refused", result["outcome"])
+        check(not any(p["name"] == "lock" for p in result["phases"]), "it was paused first")
+        check(program.goes_on() > before, "does not go on")
+
+
 def session_outside(machine):
     program = machine.counter("--mib", "16", new_session=False)
     refuse(machine, program, "checkpoint", "--pid", program.pid, "-o", machine.path("image"),
@@ -381,5 +392,5 @@ if __name__ == "__main__":
         skip("no criu on this machine")
     run_tests([criu_missing, criu_hangs_at_start, criu_hangs_in_dump, image_exists,
                image_not_writable, disk_full, no_permission, pid_not_there, traced_by_gdb,
-               not_cuda, criu_refuses, session_outside, pid_taken, file_missing, image_damaged,
+               not_cuda, criu_refuses, criu_option_is_checked_first, session_outside, pid_taken, file_missing, image_damaged,
                image_unsafe, driver_faults, unverified_is_said, fault_points])

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """The command in everyday use: states shown, kinds of memory, trees, foreground, fresh pids."""
-import json
 import os
 import signal
 import subprocess
@@ -156,7 +155,13 @@ def fresh_pids(machine):
     lines = wait_until(lambda: program.lines()[count:], 20, "the restored one verifies")
     check(int(lines[0]["counter"]) > before and lines[0]["bad"] == "0", lines)
     check(lines[0]["pid"] == str(program.pid), "it does not see its old pid")
-    parent = json.loads(json.dumps(processes(result)[root]))["parent_pid"]
+    second = machine.path("second")
+    machine.gpucr("checkpoint", "--pid", root, "-o", second)
+    wait_until(lambda: not alive(root), 20, "gone")
+    result = machine.gpucr("restore", second, "--pid-namespace")
+    root = result["root_pid"]
+    machine.restored.append(root)
+    parent = processes(result)[root]["parent_pid"]
     os.kill(root, signal.SIGUSR2)
     wait_until(lambda: not alive(root), 20, "ends")
     wait_until(lambda: parent in (0, 1) or not alive(parent), 20, "its keeper ends with it")
