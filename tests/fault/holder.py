@@ -4,6 +4,7 @@
 import ctypes
 import os
 import socket
+import stat
 import sys
 import time
 
@@ -16,22 +17,22 @@ if kind == "io_uring":
         print(f"cannot: io_uring_setup: {os.strerror(ctypes.get_errno())}", flush=True)
         sys.exit(1)
 elif kind == "device":
-    # A character device whose major CRIU has no handler for.
-    path = next((p for p in ("/dev/rtc0", "/dev/nvram", "/dev/ppp", "/dev/vfio/vfio", "/dev/kvm")
-                 if os.path.exists(p) and os.major(os.stat(p).st_rdev) not in (1, 4, 5, 10)), None)
-    if not path:
-        path = "/dev/gpucr-test-%d" % os.getpid()
+    # A character device whose major CRIU has no handler for: a console's memory, or cpuid.
+    held = None
+    for device in ((7, 0), (203, 0), (254, 0)):
+        path = f"/dev/gpucr-test-{os.getpid()}"
         try:
-            os.mknod(path, 0o600 | 0o020000, os.makedev(29, 0))
+            os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(*device))
             held = os.open(path, os.O_RDONLY)
         except OSError as error:
-            if os.path.exists(path):
-                os.unlink(path)
-            print(f"cannot: no character device to hold: {error}", flush=True)
-            sys.exit(1)
-        os.unlink(path)
-    else:
-        held = os.open(path, os.O_RDONLY)
+            why = error
+        if os.path.exists(path):
+            os.unlink(path)
+        if held is not None:
+            break
+    if held is None:
+        print(f"cannot: no character device to hold: {why}", flush=True)
+        sys.exit(1)
 elif kind == "tcp":
     server = socket.create_server(("127.0.0.1", 0))
     client = socket.create_connection(server.getsockname())

@@ -83,6 +83,25 @@ exec {find_criu()} "$@" """)
     no_image(machine, image)
 
 
+def criu_misbehaves(machine):
+    """Too old, dying, refusing, stuck: a criu that answers its protocol so."""
+    original = os.path.join(os.environ.get("GPUCR_BUILD", "build/dev"),
+                            "tests", "unit", "engine", "fake_criu")
+    if not os.path.exists(original):
+        skip_test(f"{original} is not built")
+    program = machine.counter("--mib", "16")
+    image = machine.path("image")
+    cases = (("fake-old", 2, "unsupported"), ("fake-dies", 3, "engine"),
+             ("fake-exits", 3, "engine"), ("fake-refuses", 3, "engine"),
+             ("fake-stuck", 3, "engine-hung"), ("fake-spins", 3, "engine-hung"))
+    for name, status, code in cases:
+        path = machine.path(name)
+        shutil.copy(original, path)
+        refuse(machine, program, "checkpoint", "--pid", program.pid, "-o", image, "--criu", path,
+               "--engine-timeout", "2s", code=code, status=status)
+    no_image(machine, image)
+
+
 def image_exists(machine):
     program = machine.counter("--mib", "16")
     image = machine.path("image")
@@ -390,7 +409,7 @@ if __name__ == "__main__":
         skip("needs root")
     if not find_criu():
         skip("no criu on this machine")
-    run_tests([criu_missing, criu_hangs_at_start, criu_hangs_in_dump, image_exists,
+    run_tests([criu_missing, criu_hangs_at_start, criu_hangs_in_dump, criu_misbehaves, image_exists,
                image_not_writable, disk_full, no_permission, pid_not_there, traced_by_gdb,
                not_cuda, criu_refuses, criu_option_is_checked_first, session_outside, pid_taken, file_missing, image_damaged,
                image_unsafe, driver_faults, unverified_is_said, fault_points])
