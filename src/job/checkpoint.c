@@ -7,9 +7,9 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "image/writer.h"
+#include "job/engine_use.h"
 #include "job/look.h"
 #include "job/manifest_fill.h"
-#include "job/pids_free.h"
 #include "job/preflight.h"
 #include "job/record.h"
 
@@ -142,12 +142,6 @@ static uint64_t resident_bytes(const struct gpucr_pids *pids)
     return sum;
 }
 
-static void copy_log(struct gpucr_result *result, const struct gpucr_engine_log *log)
-{
-    for (size_t i = 0; i < log->count && result->log_line_count < GPUCR_LOG_LINES_MAX; i++)
-        result->log_lines[result->log_line_count++] = log->lines[i];
-}
-
 /* CRIU only says that it failed; what it has written so far is still there to be seen. */
 static int name_full_disk(struct checkpoint *c, int rc, struct gpucr_error *err)
 {
@@ -189,7 +183,7 @@ static int dump(struct checkpoint *c, struct gpucr_error *err)
     if (rc == 0)
         rc = c->engine->ops->dump(c->engine, &request, &log, &committed, err);
     if (rc < 0) {
-        copy_log(job->result, &log);
+        gpucr_engine_log_to_result(&log, job->result);
         rc = name_full_disk(c, rc, err);
     }
     /* The engine says by this code that it could not put a process back as it was. */

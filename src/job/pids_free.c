@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "job/preflight.h"
 
-enum { DEFAULT_IDLE_MS = 120000, POLL_US = 5000 };
+enum { POLL_US = 5000 };
 
 static bool is_taken(pid_t id)
 {
@@ -78,34 +78,4 @@ int gpucr_pids_wait_free(struct gpucr_job *job, const struct gpucr_manifest *man
             rc = wait_free(job, p->threads[k], deadline, err);
     }
     return rc;
-}
-
-struct gpucr_engine_options gpucr_engine_options_of(const struct gpucr_job_options *o)
-{
-    return (struct gpucr_engine_options){
-        .shell_job = o->shell_job,
-        .tcp_established = o->tcp_established,
-        .file_locks = o->file_locks,
-        .link_remap = o->link_remap,
-        .ext_unix_sk = o->ext_unix_sk,
-        .ghost_limit_bytes = o->ghost_limit_bytes,
-        .extra = o->criu_options,
-        .extra_count = o->criu_option_count,
-        .idle_timeout_ms = o->engine_timeout_ms ? o->engine_timeout_ms : DEFAULT_IDLE_MS,
-    };
-}
-
-static bool is_set(const struct gpucr_manifest *manifest, const char *name)
-{
-    return gpucr_manifest_option(manifest, name) != NULL;
-}
-
-void gpucr_restore_options(const struct gpucr_manifest *manifest,
-                           struct gpucr_engine_options *options)
-{
-    options->shell_job |= is_set(manifest, "shell-job");
-    options->tcp_established |= is_set(manifest, "tcp-established");
-    options->file_locks |= is_set(manifest, "file-locks");
-    options->link_remap |= is_set(manifest, "link-remap");
-    options->ext_unix_sk |= is_set(manifest, "ext-unix-sk");
 }

@@ -6,7 +6,6 @@
 #ifndef GPUCR_JOB_PIDS_FREE_H
 #define GPUCR_JOB_PIDS_FREE_H
 
-#include "engine/engine.h"
 #include "image/manifest.h"
 #include "job/job.h"
 
@@ -17,12 +16,5 @@
  */
 int gpucr_pids_wait_free(struct gpucr_job *job, const struct gpucr_manifest *manifest,
                          uint64_t timeout_ms, struct gpucr_error *err);
-
-/** The engine's options from the caller's. */
-struct gpucr_engine_options gpucr_engine_options_of(const struct gpucr_job_options *options);
-
-/** Options that the checkpoint was taken with and that its restore needs as well. */
-void gpucr_restore_options(const struct gpucr_manifest *manifest,
-                           struct gpucr_engine_options *options);
 
 #endif

@@ -10,6 +10,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "image/reader.h"
+#include "job/engine_use.h"
 #include "job/look.h"
 #include "job/pids_free.h"
 #include "job/preflight.h"
@@ -122,12 +123,6 @@ static int kill_tree(void *arg, struct gpucr_error *err)
     return 0;
 }
 
-static void copy_log(struct gpucr_result *result, const struct gpucr_engine_log *log)
-{
-    for (size_t i = 0; i < log->count && result->log_line_count < GPUCR_LOG_LINES_MAX; i++)
-        result->log_lines[result->log_line_count++] = log->lines[i];
-}
-
 static int run_engine(struct restore *r, struct gpucr_error *err)
 {
     struct gpucr_job *job = &r->job;
@@ -150,7 +145,7 @@ static int run_engine(struct restore *r, struct gpucr_error *err)
         rc = r->engine->ops->restore(r->engine, &request, &log, &r->restored, err);
     gpucr_monitor_end(&job->monitor, job->result->image_bytes);
     if (rc < 0) {
-        copy_log(job->result, &log);
+        gpucr_engine_log_to_result(&log, job->result);
         /* The engine says by this code that it could not end all that it had begun. */
         job->unclean = rc == GPUCR_ERR_VERIFY;
         return gpucr_error_stage(err, rc, GPUCR_STAGE_ENGINE_RESTORE);
