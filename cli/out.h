@@ -111,7 +111,7 @@ struct cli_progress_state {
     uint64_t total_bytes;
     uint64_t phase_ns; /**< time since the phase began */
 };
-void cli_progress_line(char *line, size_t columns, const struct cli_progress_state *state);
+void cli_progress_line(char *buffer, size_t columns, const struct cli_progress_state *line);
 
 /* --- out_log.c ------------------------------------------------------------------------------ */
 

@@ -250,7 +250,7 @@ static int repair_fds(struct repair *repair, struct gpucr_error *err)
             j++;
         } else if (a && (!b || a->fd < b->fd)) {
             rc = fd_lost(repair, a, "closed", err);
-        } else if (!same_target(a->target, b->target)) {
+        } else if (a && b && !same_target(a->target, b->target)) {
             rc = fd_lost(repair, a, b->target, err);
         } else {
             i++;
