@@ -13,6 +13,7 @@
 #include "out.h"
 
 static volatile int cancel;
+static atomic_uint early; /* bits of signals that came before there was a program for them */
 static atomic_int forward_fd = -1; /* pidfd: a pid could be somebody else's by now */
 static atomic_int forward_pid;
 
@@ -32,8 +33,8 @@ static void on_stop_signal(int number)
     int saved = errno;
     const char *phase = cli_progress_phase();
 
-    (void)number;
     if (!cancel) {
+        atomic_fetch_or(&early, 1U << number);
         cancel = 1;
         say("\ngpucr: stopping; what was begun is undone first\n");
     } else {
@@ -64,6 +65,11 @@ static void on_program_signal(int number, siginfo_t *info, void *context)
     errno = saved;
 }
 
+static void on_early_signal(int number)
+{
+    atomic_fetch_or(&early, 1U << number);
+}
+
 static void on_pipe(int number)
 {
     (void)number;
@@ -90,8 +96,13 @@ void cli_signals_catch(void)
 {
     const struct sigaction action = {.sa_handler = on_stop_signal, .sa_flags = SA_RESTART};
 
+    /* These would end gpucr in the middle; they are meant for the program. */
+    const struct sigaction keep = {.sa_handler = on_early_signal, .sa_flags = SA_RESTART};
+
     for (size_t i = 0; i < CLI_ARRAY_SIZE(stop_signals); i++)
         install(stop_signals[i], &action);
+    install(SIGUSR1, &keep);
+    install(SIGUSR2, &keep);
 }
 
 const volatile int *cli_signals_cancel(void)
@@ -110,6 +121,12 @@ void cli_signals_forward(int32_t pid)
     atomic_store(&forward_fd, (int)syscall(SYS_pidfd_open, pid, 0));
     for (size_t i = 0; i < CLI_ARRAY_SIZE(program_signals); i++)
         install(program_signals[i], &action);
+    /* Those that came when the restore could not be stopped any more are the program's. */
+    for (size_t i = 0; i < CLI_ARRAY_SIZE(program_signals); i++) {
+        if (atomic_load(&early) & 1U << program_signals[i])
+            (void)syscall(SYS_pidfd_send_signal, atomic_load(&forward_fd), program_signals[i], NULL,
+                          0);
+    }
 }
 
 void cli_signals_done(void)
